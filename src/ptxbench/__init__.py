@@ -1,0 +1,1 @@
+"""ptxbench: one kernel file in, a verdict in three layers out."""
