@@ -1,4 +1,4 @@
-"""One exception type per boundary, each with the thing at fault and the remedy; not for a candidate's failures, which are data.
+"""One exception type per boundary, each naming what is at fault and the remedy; a candidate's failure is data instead.
 
 Whatever derives from `PtxbenchError` ends a command with exit code 2, one clear message and no traceback.
 """

@@ -22,9 +22,10 @@ class Settings:
     """What the environment decides.
 
     Attributes:
-        cache: Folder of the build cache and of natively compiled helpers (PTXBENCH_CACHE; default the user's cache folder).
+        cache: Folder of the build cache and of compiled helpers (PTXBENCH_CACHE; default the user's cache folder).
         toolkit: Where nvcc, cuobjdump and nvdisasm come from (PTXBENCH_TOOLKIT: `wheels` or `system`).
-        cuda_home: Root of the system toolkit (CUDA_HOME, else /usr/local/cuda); also searched for ncu, compute-sanitizer and CUPTI.
+        cuda_home: Root of the system toolkit (CUDA_HOME, else /usr/local/cuda); ncu, compute-sanitizer and CUPTI
+            are looked for there too.
         wheel_root: Folder `nvidia/cu13` of the Python environment.
         path: The PATH handed to tools.
         build_timeout: Seconds one compiler call may take (PTXBENCH_BUILD_TIMEOUT).

@@ -1,4 +1,4 @@
-"""The values that rooms exchange: problem, candidate, verdict; frozen, with JSON Schema exported and tested for drift."""
+"""The values that rooms exchange: problem, candidate, verdict; frozen, with their JSON Schema exported."""
 
 from ptxbench.schema.candidate import Candidate, SourceFile
 from ptxbench.schema.problem import Problem, Role, Workload

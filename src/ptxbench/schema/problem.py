@@ -96,7 +96,7 @@ class Problem(Frozen):
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     reference: str
-    """Python source of the reference in FlashInfer-Trace form: a top-level `run`. Shown to models; never executed on their word."""
+    """Python source in FlashInfer-Trace form, with a top-level `run`. Shown to models; nothing here executes it."""
     flops: str
     """Required floating-point operations as an expression over the axis names, e.g. `2 * M * N * K`."""
     bytes: str

@@ -8,6 +8,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal
 
+from pydantic import Field
+
 from ptxbench.schema.values import Frozen, Layer, ToolVersion
 
 
@@ -56,7 +58,7 @@ class PolicyFinding(Frozen):
     """One broken rule with its evidence."""
 
     rule: str
-    """Stable identifier: `forbidden_include`, `forbidden_needed`, `forbidden_symbol`, `run_time_loading`, `foreign_cubin`, ..."""
+    """Stable identifier: `forbidden_include`, `forbidden_needed`, `run_time_loading`, `foreign_cubin`, ..."""
     place: Literal["source", "binary"]
     evidence: str
     """The include line, symbol, library or section found."""
@@ -123,7 +125,7 @@ class InspectStage(Stage):
     """Static opcode families in the candidate's machine code."""
 
     kernels: tuple[KernelFamilies, ...] = ()
-    families: dict[str, int] = {}
+    families: dict[str, int] = Field(default_factory=dict)
     """Sums over kernels."""
 
 
@@ -332,5 +334,5 @@ class TimeStage(Stage):
     foreign_kernels: tuple[str, ...] = ()
     """Kernels that ran but are not in the candidate's cubin (E23)."""
     states: tuple[GpuState, ...] = ()
-    held: dict[str, float] = {}
+    held: dict[str, float] = Field(default_factory=dict)
     """Seconds of GPU hold by phase (E27)."""

@@ -1,4 +1,4 @@
-"""What all schema values share: a frozen base model, content hashes, and layers that may be unavailable; no domain knowledge."""
+"""What all schema values share: a frozen base, content hashes, layers that may be unavailable; no kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verdict: every stage's typed result for one (candidate, problem, workload, target, device), and what follows from them.
+"""The verdict: every stage's typed result for one candidate on one device, and what follows from them.
 
 `status` and `layers` are derived here and nowhere else. No stage is run from here.
 """
