@@ -107,7 +107,8 @@ __device__ __forceinline__ uint64_t operand(uint32_t address) {
 }
 
 #define ACC8(i) \
-  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
+  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), \
+      "+f"(d[i + 7])
 #define ACC32(i) ACC8(i), ACC8(i + 8), ACC8(i + 16), ACC8(i + 24)
 
 // d (64 x 256, fp32) = a (64 x 16) * b (256 x 16)^T, plus the old d unless `accumulate` is 0.
@@ -169,7 +170,8 @@ __device__ __forceinline__ Tile tile_of(int index, int cluster_rows, int rank) {
   return {(first + rest % rows) * kCluster * kTileM + rank * kTileM, rest / rows * kTileN};
 }
 
-__device__ __forceinline__ void produce(const Shared& s, const CUtensorMap* a, const CUtensorMap* b, Tile tile, int rank) {
+__device__ __forceinline__ void produce(const Shared& s, const CUtensorMap* a, const CUtensorMap* b, Tile tile,
+                                        int rank) {
 #pragma unroll kStages
   for (int k = 0; k < kSlices; ++k) {
     const int stage = k % kStages;
@@ -177,7 +179,8 @@ __device__ __forceinline__ void produce(const Shared& s, const CUtensorMap* a, c
     barrier_wait(s.empty(stage), parity ^ 1);
     barrier_expect(s.full(stage), kBytesStage);
     tma_load(s.a(stage), a, s.full(stage), k * kSliceK, tile.row);
-    tma_load_both(s.b(stage) + rank * kBytesHalfB, b, s.full(stage), k * kSliceK, tile.col + rank * (kTileN / kCluster));
+    tma_load_both(s.b(stage) + rank * kBytesHalfB, b, s.full(stage), k * kSliceK,
+                  tile.col + rank * (kTileN / kCluster));
   }
 }
 
@@ -208,7 +211,8 @@ __device__ __forceinline__ void multiply(const Shared& s, float (&d)[128], int g
 }
 
 // Stores the warpgroup's 64 x 256 accumulators in boxes of 64 columns, two boxes in flight.
-__device__ __forceinline__ void store(const Shared& s, const float (&d)[128], const CUtensorMap* c, Tile tile, int group) {
+__device__ __forceinline__ void store(const Shared& s, const float (&d)[128], const CUtensorMap* c, Tile tile,
+                                      int group) {
   const int thread = threadIdx.x % 128, lane = thread % 32;
   const uint32_t row = thread / 32 * 16 + lane % 16;  // the row of the 8x8 matrices whose address this lane gives
 #pragma unroll
@@ -280,7 +284,7 @@ CUtensorMap tensor_map(void* data, int64_t rows, int64_t cols, uint32_t box_rows
   cudaDriverEntryPointQueryResult found;
   check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found),
         "cuTensorMapEncodeTiled");
-  TVM_FFI_ICHECK(entry != nullptr && found == cudaDriverEntryPointSuccess) << "the driver has no cuTensorMapEncodeTiled";
+  TVM_FFI_ICHECK(entry != nullptr && found == cudaDriverEntryPointSuccess) << "the driver cannot encode tensor maps";
   CUtensorMap map;
   const cuuint64_t dims[] = {(cuuint64_t)cols, (cuuint64_t)rows}, strides[] = {(cuuint64_t)cols * 2};
   const cuuint32_t box[] = {kBoxCols, box_rows}, steps[] = {1, 1};
