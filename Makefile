@@ -1,0 +1,36 @@
+# The ways in. `make help` lists them; each sets up its own virtual environment when there is none.
+VENV ?= .venv
+BIN := $(VENV)/bin
+PY ?= $(BIN)/python
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check gpu
+
+help: ## list the targets
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+setup: ## make the virtual environment (VENV=.venv), if it is not there
+	@PYTHON="$(PYTHON)" sh tools/setup.sh "$(VENV)"
+
+demo: setup ## judge a reference kernel, as far as this is possible without a GPU
+	@$(BIN)/ptxbench demo
+
+test: setup ## run the tests that need no GPU
+	@$(BIN)/pytest -n $(WORKERS)
+
+check: setup ## style, types, layers, budgets, drift; repairs nothing
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/budgets.py
+	$(BIN)/pytest -q -m drift
+
+gpu: ## run the tests that need a GPU; PY=python3 takes an environment that has torch
+	@if [ "$(PY)" = "$(BIN)/python" ]; then $(MAKE) --no-print-directory setup; fi
+	@PYTHONPATH=src $(PY) -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null || { \
+	    echo "error: $(PY) has no torch that sees a GPU."; \
+	    echo "remedy: on a GPU machine, $(BIN)/pip install -e '.[gpu]', or name a Python that has it: make gpu PY=python3."; \
+	    exit 2; }
+	PYTHONPATH=src $(PY) -m pytest tests/gpu -m gpu
