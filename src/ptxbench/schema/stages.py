@@ -154,7 +154,8 @@ class OutputCheck(Frozen):
 
     name: str
     published: bool
-    contract: bool
+    contract: bool | None
+    """None where the library's own error is not known, so that no bound can be set."""
     failing: int
     """Elements that fail the published rule."""
     total: int
@@ -237,12 +238,16 @@ class KernelProfile(Frozen):
     own: bool
     """The kernel comes from the candidate's cubin."""
     families: tuple[ExecutedFamily, ...] = ()
-    target_mma_flops: float = 0.0
-    """Floating-point operations done by the target family (HGMMA, UTC*MMA), 2 per multiply-add."""
-    other_mma_flops: float = 0.0
-    """The same for the portable tensor-core path (HMMA)."""
-    tma_bytes: float = 0.0
-    dram_bytes: float = 0.0
+    target_mma_flops: float | None = None
+    """Floating-point operations done by the target family (HGMMA, UTC*MMA), 2 per multiply-add; None: not countable."""
+    counter_mma_flops: float | None = None
+    """A second reading of `target_mma_flops`, by the hardware's counter; None where there is none."""
+    other_mma_flops: float | None = None
+    """The same as `target_mma_flops` for the portable tensor-core path (HMMA)."""
+    tma_bytes: float | None = None
+    """Bytes that TMA loads brought to shared memory; None: not counted."""
+    dram_bytes: float | None = None
+    """Bytes read from and written to device memory; None: not counted."""
     gpu_time_ms: float | None = None
 
 
@@ -251,8 +256,8 @@ class WorkShare(Frozen):
 
     target_mma: float
     """Target-family floating-point operations / required ones."""
-    tma: float
-    """Bytes moved by TMA loads / compulsory bytes."""
+    tma: float | None
+    """Bytes moved by TMA loads / compulsory bytes; None: not counted."""
     other_mma: float
     """Non-target tensor-core operations / required ones."""
     excessive: bool
