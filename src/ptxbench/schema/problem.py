@@ -78,11 +78,20 @@ class Policy(Frozen):
     """What a candidate may not use, as data (E4)."""
 
     forbidden_libraries: tuple[str, ...]
-    """Names (without `lib` and suffix) whose presence, by link, load or header, is refused."""
+    """Names (without `lib` and suffix; shell patterns) whose presence, by link, load or header, is refused."""
     forbidden_symbols: tuple[str, ...]
     """Prefixes of dynamic symbols that are refused."""
     allowed_needed: tuple[str, ...]
     """The shared objects (sonames without version) a candidate may be linked to."""
+
+
+class WorkFamilies(Frozen):
+    """Opcode families (names of `sass`) whose executed work counts for the work share (E9b)."""
+
+    mma: tuple[str, ...]
+    """Their floating-point operations are set against the required ones."""
+    tma: tuple[str, ...]
+    """The bytes they move are set against the compulsory ones."""
 
 
 class Problem(Frozen):
@@ -106,6 +115,7 @@ class Problem(Frozen):
     baselines: tuple[Baseline, ...]
     families: dict[Target, tuple[str, ...]]
     """Opcode families (names of `sass`) of which one must be executed for the published tag."""
+    work_families: dict[Target, WorkFamilies]
     workloads: tuple[Workload, ...]
 
     @property
