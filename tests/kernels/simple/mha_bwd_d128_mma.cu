@@ -1,8 +1,9 @@
-// Attention backward, not causal, head size 128, bf16, by mma.sync, ldmatrix and cp.async: correct for any B, H, S, fairly
-// fast and deterministic (no atomics), with none of the target families.
+// Attention backward, not causal, head size 128, bf16, by mma.sync, ldmatrix and cp.async: correct for any B, H, S,
+// fairly fast and deterministic (no atomics), with none of the target families.
 //
 // With P = exp(scale Q K^T - LSE) and D = rowsum(dO * O):  dV = P^T dO,  dS = P * (dO V^T - D),  dQ = scale dS K,
-// dK = scale dS^T Q. One kernel owns keys and walks over queries (dK, dV), another owns queries and walks over keys (dQ).
+// dK = scale dS^T Q. One kernel owns keys and walks over queries (dK, dV), another owns queries and walks over keys
+// (dQ).
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 #include <tvm/ffi/container/tensor.h>
