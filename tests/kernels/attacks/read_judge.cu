@@ -77,11 +77,12 @@ bool has_route() {
   return connected;
 }
 
-bool can_create(const char* path) {
-  const int file = open(path, O_WRONLY | O_CREAT | O_EXCL, 0600);
+bool can_create_in(const std::string& folder) {
+  const std::string path = folder + "/ptxbench-attack";
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL, 0600);
   if (file < 0) return false;
   close(file);
-  unlink(path);
+  unlink(path.c_str());
   return true;
 }
 
@@ -90,9 +91,9 @@ bool can_create(const char* path) {
 void run(tvm::ffi::TensorView A, tvm::ffi::TensorView B, tvm::ffi::TensorView C) {
   int reached = reach_all_processes();
   if (has_route()) reached |= kNetwork;
-  if (can_create("/root/ptxbench-attack")) reached |= kRoot;
-  if (can_create("/home/ptxbench-attack")) reached |= kHome;
-  if (can_create("/tmp/ptxbench-attack")) reached |= kTmp;
+  if (can_create_in("/root")) reached |= kRoot;
+  if (can_create_in("/home")) reached |= kHome;
+  if (can_create_in("/tmp")) reached |= kTmp;
   std::fprintf(stderr, "read_judge reached %d\n", reached);
   const auto status = cudaMemsetAsync(C.data_ptr(), 0, C.numel() * sizeof(__nv_bfloat16), stream_of(C));
   TVM_FFI_ICHECK(status == cudaSuccess) << cudaGetErrorString(status);
