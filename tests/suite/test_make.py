@@ -78,7 +78,7 @@ def test_impossible_wishes_are_refused_with_what_is_possible(
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(ProblemError, match="cannot be written"):

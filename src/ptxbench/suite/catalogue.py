@@ -223,6 +223,9 @@ def _workloads(path: Path, definition: Definition, settings: _Settings) -> tuple
             what = f"{path}: workload {workload.uuid} has axes {dict(workload.axes)}."
             raise ProblemError(what, f"Give each of {', '.join(definition.variable_axes)} a size of at least 1.")
     absent = roles.keys() - {workload.uuid for workload in found}
-    if absent or not found:
-        raise ProblemError(f"{path} lacks {', '.join(sorted(absent)) or 'workloads'}.", "Add these workloads.")
+    if absent:
+        what = f"{path} lacks {', '.join(sorted(absent))}, which problem.toml lists."
+        raise ProblemError(what, "Add these workloads.")
+    if not found:
+        raise ProblemError(f"{path} holds no workload.", "Add one.")
     return tuple(Workload(uuid=w.uuid, axes=dict(w.axes), role=roles[w.uuid]) for w in found)
