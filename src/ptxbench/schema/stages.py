@@ -291,6 +291,8 @@ class BaselineTime(Frozen):
     name: str
     version: str
     published_version: str
+    call: str = ""
+    """How the library was entered, e.g. `torch.matmul`."""
     samples: Samples
     speedup: float
     """Baseline median / candidate median."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from ptxbench.schema.problem import Problem, Workload
-from ptxbench.schema.stages import CheckStage, TimeStage
+from ptxbench.schema.stages import CheckStage, Reason, TimeStage
 from ptxbench.schema.values import Frozen, ToolVersion, Unavailable
 
 
@@ -67,6 +67,8 @@ class Measured(Frozen):
     missing_protections: tuple[Unavailable, ...]
     held: dict[str, float]
     """Seconds by phase during which the device was held: context, load, check, time, ..."""
+    fatal: str = ""
+    """Why the judge must be replaced after this answer (its device no longer answers); empty: it need not be."""
 
 
 class Wrapped(Frozen):
@@ -95,6 +97,10 @@ class WrappedRun(Frozen):
     outputs_right: bool | None
     """The published rule on what this run wrote; None where nothing came back."""
     seconds: float
+    reason: Reason | None = None
+    """The candidate's own fault in this run, if it had one."""
+    fatal: str = ""
+    """See `Measured.fatal`."""
 
 
 class Failure(Frozen):

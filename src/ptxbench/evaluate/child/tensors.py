@@ -1,4 +1,4 @@
-"""Torch behind `rules.Ops`, and torch's view of raw device memory; holds no rule and makes no data."""
+"""Torch behind `rules.Ops`, and the shapes of arguments as tensors; holds no rule and makes no data."""
 
 from __future__ import annotations
 
@@ -34,35 +34,9 @@ class TorchOps:
 TORCH = TorchOps()
 
 
-class _Raw:
-    """Device memory as the CUDA array interface (version 3) describes it: bytes, without an owner."""
-
-    def __init__(self, pointer: int, nbytes: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (nbytes,),
-            "typestr": "|u1",
-            "data": (pointer, False),
-            "strides": None,
-            "version": 3,
-        }
-
-
-def device_bytes(pointer: int, nbytes: int, device: torch.device) -> torch.Tensor:
-    """Device memory at `pointer` as a uint8 tensor [nbytes]; whoever mapped the memory keeps it mapped."""
-    return torch.as_tensor(_Raw(pointer, nbytes), device=device)
-
-
 def size_of(problem: Problem, spec: TensorSpec, workload: Workload) -> int:
     """Bytes of one argument."""
     size = spec.dtype.itemsize
     for extent in problem.shape(spec, workload):
         size *= extent
     return size
-
-
-def empty_outputs(problem: Problem, workload: Workload, device: torch.device) -> Tensors:
-    """Fresh tensors of torch's own memory for every output of a problem."""
-    return {
-        spec.name: torch.empty(problem.shape(spec, workload), dtype=DTYPES[spec.dtype], device=device)
-        for spec in problem.outputs
-    }
