@@ -108,6 +108,17 @@ def find_toolkit(settings: Settings) -> Toolkit:
 
 
 @functools.cache
+def disassembler(toolkit: Toolkit, settings: Settings) -> ToolVersion:
+    """The tool that disassembles, for the record.
+
+    Raises:
+        ToolError: It does not run.
+    """
+    version = _version_of(toolkit.cuobjdump, settings, r"\bV(\d+\.\d+\.\d+)")
+    return ToolVersion(name="cuobjdump", version=version, path=str(toolkit.cuobjdump))
+
+
+@functools.cache
 def host_compiler(settings: Settings, name: str = "g++") -> ToolVersion:
     """The host compiler `g++` or `gcc` on the PATH; nvcc needs g++ even for device code.
 
