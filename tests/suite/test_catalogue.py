@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ptxbench.errors import ProblemError
+from ptxbench.sass.families import table as family_table
 from ptxbench.schema import Role, Target
 from ptxbench.suite import (
     compulsory_bytes,
@@ -209,3 +210,12 @@ def test_workloads_may_be_given_as_trace_lines(folder: Path) -> None:
     ]
     path.write_text("\n".join(lines))
     assert load_problem(folder) == expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_family_that_a_problem_names_is_one_that_is_counted(name: str) -> None:
+    problem = load_problem(name)
+    for target in Target:
+        work = problem.work_families[target]
+        named = {*problem.families[target], *work.mma, *work.tma}
+        assert named <= set(family_table(target).names)

@@ -106,6 +106,8 @@ class Problem(Frozen):
     outputs: tuple[TensorSpec, ...]
     reference: str
     """Python source in FlashInfer-Trace form, with a top-level `run`. Shown to models; nothing here executes it."""
+    input_maker: str = ""
+    """The function of `reference` that makes inputs which depend on each other; empty where all are drawn."""
     flops: str
     """Required floating-point operations as an expression over the axis names, e.g. `2 * M * N * K`."""
     bytes: str

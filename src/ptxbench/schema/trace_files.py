@@ -1,4 +1,9 @@
-"""Reads and writes FlashInfer-Trace files, naming file, line and remedy on a fault; converts nothing."""
+"""Reads and writes FlashInfer-Trace files, naming file, line and remedy on a fault; converts nothing.
+
+A data set on disk holds `definitions/<op_type>/<name>.json`, `workloads/<op_type>/<definition>.jsonl`,
+`solutions/<author>/<op_type>/<definition>/<name>.json` and `traces/<author>/<op_type>/<definition>.jsonl`; older ones
+have `traces/<op_type>/<definition>.jsonl`. Both layouts of traces are read.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +15,11 @@ from typing import TypeVar
 
 from pydantic import ValidationError
 
-from ptxbench.errors import ProblemError, PtxbenchError
+from ptxbench.errors import CandidateError, ProblemError, PtxbenchError, RecordError
 from ptxbench.schema.trace_base import TraceModel
+from ptxbench.schema.trace_evaluation import Trace
 from ptxbench.schema.trace_problem import Definition, Workload
+from ptxbench.schema.trace_solution import Solution
 
 Model = TypeVar("Model", bound=TraceModel)
 
@@ -40,6 +47,58 @@ def read_workloads(path: Path) -> tuple[Workload, ...]:
             raise ProblemError(f"{place}: a second workload with uuid {workload.uuid}.", "Give it a uuid of its own.")
         found[workload.uuid] = workload
     return tuple(found.values())
+
+
+def read_solution(path: Path, missing_style: bool | None = None) -> Solution:
+    """The solution in a JSON file.
+
+    Args:
+        path: The file.
+        missing_style: What the absence of `destination_passing_style` means: True in FlashInfer-Bench and PTXBench,
+            False in flashinfer-python. None refuses such a file, because a wrong guess calls the kernel wrongly.
+
+    Raises:
+        CandidateError: The file cannot be read as a solution.
+    """
+    return parse_solution(_text(path, CandidateError), str(path), missing_style)
+
+
+def parse_solution(text: str, place: str, missing_style: bool | None = None) -> Solution:
+    """`read_solution` for a text; `place` names it in errors."""
+    document = _parsed(text, place, CandidateError)
+    spec = document.get("spec") if isinstance(document, dict) else None
+    if isinstance(spec, dict) and "destination_passing_style" not in spec:
+        if missing_style is None:
+            raise CandidateError(
+                f"{place}: spec.destination_passing_style is missing.",
+                "Say whether outputs are arguments (true) or returned (false); projects differ in the default.",
+            )
+        spec["destination_passing_style"] = missing_style
+    return _validated(Solution, document, place, CandidateError)
+
+
+def read_traces(path: Path) -> tuple[Trace, ...]:
+    """The traces of a JSONL file.
+
+    Raises:
+        RecordError: A line cannot be read as a trace.
+    """
+    return tuple(_validated(Trace, line, place, RecordError) for place, line in _documents(path, RecordError))
+
+
+def find_traces(root: Path, definition: str) -> tuple[Trace, ...]:
+    """Every evaluated trace of a definition in a data set, in the order of the files' paths; both layouts.
+
+    Raises:
+        RecordError: A file of them cannot be read.
+    """
+    found = (trace for path in sorted((root / "traces").rglob(f"{definition}.jsonl")) for trace in read_traces(path))
+    return tuple(trace for trace in found if not trace.is_workload)
+
+
+def traces_path(root: Path, author: str, op_type: str, definition: str) -> Path:
+    """Where a data set keeps an author's traces of a definition, in the present layout."""
+    return root / "traces" / author / op_type / f"{definition}.jsonl"
 
 
 def one_line(value: TraceModel) -> str:

@@ -152,6 +152,7 @@ def _read(folder: Path) -> Problem:
         inputs=_tensors(definition.inputs),
         outputs=_tensors(definition.outputs),
         reference=definition.reference or "",
+        input_maker=definition.custom_inputs_entrypoint or "",
         flops=settings.flops,
         bytes=settings.bytes,
         contract=settings.contract,
