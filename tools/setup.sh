@@ -37,9 +37,9 @@ if [ ! -x "$venv/bin/python" ]; then
     "$python" -m venv "$venv"
 fi
 
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-compile \
+"$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --no-input --no-compile \
     --require-hashes --requirement requirements/dev.txt
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-input --no-compile \
+"$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --no-input --no-compile \
     --no-deps --no-build-isolation --editable .
 printf '%s\n' "$wanted" >"$stamp.part"
 mv "$stamp.part" "$stamp"

@@ -23,6 +23,10 @@ class PtxbenchError(Exception):
         return f"{self.what} {self.remedy}".strip()
 
 
+class CommandError(PtxbenchError):
+    """An option of a command has a value that means nothing."""
+
+
 class SettingsError(PtxbenchError):
     """A setting (environment variable, tool path) cannot be used."""
 

@@ -31,6 +31,7 @@ class Settings:
         build_timeout: Seconds one compiler call may take (PTXBENCH_BUILD_TIMEOUT).
         device_timeout: Seconds one stage may hold the device (PTXBENCH_DEVICE_TIMEOUT).
         python: Interpreter that child processes run under.
+        debug: Whether a fault of ptxbench itself shows its traceback (PTXBENCH_DEBUG).
     """
 
     cache: Path
@@ -41,6 +42,7 @@ class Settings:
     build_timeout: float
     device_timeout: float
     python: Path
+    debug: bool = False
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -64,6 +66,7 @@ class Settings:
             build_timeout=_seconds(env, "PTXBENCH_BUILD_TIMEOUT", 120.0),
             device_timeout=_seconds(env, "PTXBENCH_DEVICE_TIMEOUT", 60.0),
             python=Path(sys.executable),
+            debug=env.get("PTXBENCH_DEBUG", "0") not in ("", "0"),
         )
 
 

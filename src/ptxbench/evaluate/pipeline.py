@@ -90,8 +90,8 @@ def evaluate(
         PtxbenchError: A tool, the device or the harness is at fault; never the candidate.
     """
     request = request or EvaluationRequest()
-    static = _static_stages(candidate, problem, request)
     choice = _choose(request, gpu)
+    static = _static_stages(candidate, problem, request)
     stages, environment = static.stages, Environment(device=choice.name, ptxbench=version("ptxbench"))
     if static.library is not None and not static.ended and choice.gpu and any(map(request.wants, ON_DEVICE)):
         plan = Plan(candidate, problem, workload, request.target, static.library)

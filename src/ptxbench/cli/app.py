@@ -1,0 +1,124 @@
+"""Every command with its options; each hands over to one function and ends with its exit code.
+
+Rooms are imported inside the commands, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    help="Judge a CUDA-PTX kernel: is it correct, did the target's instructions execute, how fast is it.",
+)
+tasks_app = typer.Typer(invoke_without_command=True, help="List the problems, or show one.", rich_markup_mode=None)
+suite_app = typer.Typer(no_args_is_help=True, help="Make problems of other sizes.", rich_markup_mode=None)
+make_app = typer.Typer(no_args_is_help=True, help="Write a problem's folder.", rich_markup_mode=None)
+app.add_typer(tasks_app, name="tasks")
+app.add_typer(suite_app, name="suite")
+suite_app.add_typer(make_app, name="make")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Folder = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The problem's folder appears below.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from ptxbench import __version__
+
+        typer.echo(f"ptxbench {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    pass
+
+
+@app.command(name="eval")
+def evaluate_kernel(
+    kernel: Annotated[Path, typer.Argument(help="A .cu file, a folder of sources, or a FlashInfer-Trace solution.")],
+    task: Annotated[str, typer.Option(help="A problem by name (see `ptxbench tasks`) or by folder.")],
+    target: Annotated[str | None, typer.Option(help="sm_90a or sm_100a; by default what the device runs.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cuda:N, or none (ends after inspect).")] = "auto",
+    workload: Annotated[str, typer.Option(help="A workload's uuid, or paper, neighbour, small.")] = "paper",
+    until: Annotated[str | None, typer.Option(metavar="STAGE", help="Last stage to run.")] = None,
+    json: Json = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Keep verdict, build log and report here.")
+    ] = None,
+) -> None:
+    """Judge one kernel."""
+    from ptxbench.cli.judging import Order, judge_kernel
+
+    order = Order(kernel, task, target, device, workload, until, json, output)
+    raise typer.Exit(judge_kernel(order))
+
+
+@app.command()
+def demo() -> None:
+    """Judge a reference kernel as far as this is possible without a GPU."""
+    from ptxbench.cli.judging import judge_reference
+
+    raise typer.Exit(judge_reference())
+
+
+@app.command()
+def doctor(json: Json = False) -> None:
+    """Check every tool, right, library, GPU and protection; name the remedy of what is missing."""
+    from ptxbench.cli.health import report_health
+
+    raise typer.Exit(report_health(json=json))
+
+
+@tasks_app.callback()
+def tasks(context: typer.Context, json: Json = False) -> None:
+    """List the problems, or show one."""
+    if context.invoked_subcommand is None:
+        from ptxbench.cli.catalogue import list_problems
+
+        list_problems(json=json)
+
+
+@tasks_app.command(name="show")
+def tasks_show(
+    name: Annotated[str, typer.Argument(help="A problem by name or by folder.")],
+    json: Json = False,
+) -> None:
+    """Show one problem: arguments, sizes, reference, what is required."""
+    from ptxbench.cli.catalogue import show_problem
+
+    show_problem(name, json=json)
+
+
+@make_app.command(name="gemm")
+def suite_make_gemm(
+    n: Annotated[int, typer.Option("--n", help="Rows of B, columns of C.")],
+    k: Annotated[int, typer.Option("--k", help="Columns of A and B.")],
+    output: Folder,
+) -> None:
+    """A matrix product C = A B^T with N and K fixed and M free."""
+    from ptxbench.cli.catalogue import make
+
+    make("gemm", {"n": n, "k": k}, output)
+
+
+@make_app.command(name="attention")
+def suite_make_attention(
+    output: Folder,
+    head_dim: Annotated[int, typer.Option(help="Length of one head's rows.")] = 128,
+    causal: Annotated[bool, typer.Option("--causal", help="A query sees only keys up to its own position.")] = False,
+    backward: Annotated[bool, typer.Option("--backward", help="The gradients.")] = False,
+) -> None:
+    """Multi-head attention, or its gradients, with the head's length fixed and the other axes free."""
+    from ptxbench.cli.catalogue import make
+
+    make("attention", {"head_dim": head_dim, "causal": causal, "backward": backward}, output)

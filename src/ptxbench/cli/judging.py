@@ -1,0 +1,130 @@
+"""`ptxbench eval` and `ptxbench demo`: reads the order, asks the evaluator, prints and keeps its verdict."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import TypeVar
+
+from rich.console import Console
+
+from ptxbench.cli.kernel_file import read_candidate
+from ptxbench.cli.progress import Progress
+from ptxbench.cli.reference import reference_kernel
+from ptxbench.cli.result_folder import VERDICT, prepare_folder, write_files
+from ptxbench.errors import CommandError
+from ptxbench.evaluate.devices import list_gpus
+from ptxbench.evaluate.pipeline import EvaluationRequest, evaluate
+from ptxbench.evaluate.render import render_verdict
+from ptxbench.schema.stages import Outcome
+from ptxbench.schema.values import Target
+from ptxbench.schema.verdict import EXIT_CODES, StageName, State, Verdict
+from ptxbench.settings import Settings
+from ptxbench.suite import load_problem, pick_workload
+
+DEMO_PROBLEM = "gemm_n7168_k5120"
+DEMO_TARGET = Target.SM_90A
+REPORT_WIDTH = 100
+
+Name = TypeVar("Name", StageName, Target)
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the user asked for, as typed."""
+
+    kernel: Path
+    task: str
+    target: str | None = None
+    device: str = "auto"
+    workload: str = "paper"
+    until: str | None = None
+    json: bool = False
+    output: Path | None = None
+
+
+def judge_kernel(order: Order) -> int:
+    """Judge one kernel, print the verdict and give the exit code of its status.
+
+    Raises:
+        PtxbenchError: The order cannot be carried out.
+    """
+    verdict = _judge(order)
+    if order.json:
+        sys.stdout.write(verdict.model_dump_json(indent=2) + "\n")
+    else:
+        Console().print(render_verdict(verdict))
+    return verdict.status.exit_code
+
+
+def judge_reference() -> int:
+    """Judge the reference GEMM without a device; 0 when every stage that needs none passed."""
+    console = Console()
+    console.print(
+        f"Compiling ptxbench's own {DEMO_TARGET.generation} GEMM and reading its machine code, here and now, "
+        "without a GPU; running it needs one.\n"
+    )
+    kernel = reference_kernel(DEMO_PROBLEM, DEMO_TARGET)
+    verdict = _judge(Order(kernel, DEMO_PROBLEM, DEMO_TARGET.value, device="none"))
+    console.print(render_verdict(verdict))
+    here = (StageName.POLICY, StageName.BUILD, StageName.INSPECT)
+    return 0 if all(verdict.stages.get(name).outcome is Outcome.PASSED for name in here) else EXIT_CODES[State.FAILED]
+
+
+def _judge(order: Order) -> Verdict:
+    settings = Settings.load()
+    problem = load_problem(order.task)
+    workload = pick_workload(problem, order.workload)
+    candidate = read_candidate(order.kernel)
+    if order.output is not None:
+        prepare_folder(order.output)
+    until = _member(StageName, order.until, "stage") if order.until else None
+    target = _member(Target, order.target, "target") if order.target else _usual_target(order, settings)
+    with Progress() as progress:
+        request = EvaluationRequest(
+            target=target, device=order.device, until=until, progress=progress.show, settings=settings
+        )
+        verdict = evaluate(candidate, problem, workload, request)
+    if order.output is not None:
+        keep(verdict, order.output)
+    return verdict
+
+
+def keep(verdict: Verdict, folder: Path) -> None:
+    """Write the build log, the report for people and, last, the verdict document.
+
+    Raises:
+        RecordError: The folder cannot be written to; what was there before is still there.
+    """
+    report = Console(file=StringIO(), width=REPORT_WIDTH, color_system=None)
+    with report.capture() as captured:
+        report.print(render_verdict(verdict))
+    files = {
+        "build.log": verdict.stages.build.log,
+        "report.txt": captured.get(),
+        VERDICT: verdict.model_dump_json(indent=2) + "\n",
+    }
+    write_files(folder, files)
+
+
+def _usual_target(order: Order, settings: Settings) -> Target:
+    """The target in the file's name (`sm_90a.cu`), else that of the device asked for, else Hopper."""
+    named = [target for target in Target if target.value == order.kernel.stem]
+    if named:
+        return named[0]
+    gpus = () if order.device == "none" else list_gpus(settings)
+    for gpu in gpus:
+        for target in Target:
+            fits = gpu.compute_capability == target.compute_capability
+            if fits and order.device in ("auto", f"cuda:{gpu.ordinal}"):
+                return target
+    return Target.SM_90A
+
+
+def _member(kind: type[Name], text: str, what: str) -> Name:
+    try:
+        return kind(text)
+    except ValueError:
+        raise CommandError(f"{text!r} is not a {what}.", f"Use one of: {', '.join(kind)}.") from None
