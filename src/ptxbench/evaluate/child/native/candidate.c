@@ -5,6 +5,7 @@
  *     candidate --print-layout     the wire's structs, as JSON */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,16 @@ static int probe_sandbox(void) {
     printf("]\n");
     fflush(stdout);
     _exit(0);
+}
+
+/* Under a tool standard output is the tool's report; nothing that a candidate prints may stand between its lines. */
+static void print_nowhere(void) {
+    int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (nowhere >= 0) {
+        dup2(nowhere, STDOUT_FILENO);
+        dup2(nowhere, STDERR_FILENO);
+        close(nowhere);
+    }
 }
 
 /* Folders of the trusted libraries: they may load more of their own later. */
@@ -104,6 +115,8 @@ int main(int count, char **arguments) {
         return 3;
     }
     channel_progress(&self.channel, PHASE_CONNECTED, 0);
+    if (under_tool)
+        print_nowhere();
     if (receive_setup(&self) != 0)
         return 4;
     read_policy(&self);

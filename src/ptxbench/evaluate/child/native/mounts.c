@@ -131,7 +131,10 @@ void sandbox_mounts(const struct sandbox_policy *policy, struct protections *all
         protection_add(all, "private_tmp", scratch("/tmp"));
         protection_add(all, "private_shm", scratch("/dev/shm"));
     }
-    protection_add(all, "hidden_folders", hide(policy));
+    int hidden = hide(policy);
+    if (chdir("/") != 0) /* a working folder stays reachable below a cover */
+        hidden = errno;
+    protection_add(all, "hidden_folders", hidden);
     if (!sandbox_has_pids())
         protection_leave_out(all, "private_proc", "needs a PID namespace");
     else
