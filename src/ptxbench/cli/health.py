@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ptxbench.evaluate.diagnosis import CheckState, Diagnosis
+from ptxbench.evaluate.diagnosis import Check, CheckState, Diagnosis
 from ptxbench.evaluate.doctor import diagnose
 from ptxbench.settings import Settings
 
@@ -34,7 +35,7 @@ def diagnosis_table(diagnosis: Diagnosis) -> Table:
         table.add_column(min_width=width)
     table.add_column(ratio=1, overflow="fold")
     previous = ""
-    for check in diagnosis.checks:
+    for check in _shortened(diagnosis.checks):
         group = "" if check.group == previous else check.group
         detail = Text(check.found)
         if check.remedy:
@@ -42,6 +43,17 @@ def diagnosis_table(diagnosis: Diagnosis) -> Table:
         table.add_row(Text(group, "bold"), check.name, Text(check.state.value, STYLES[check.state]), detail)
         previous = check.group
     return table
+
+
+def _shortened(checks: tuple[Check, ...]) -> Iterator[Check]:
+    """The checks, with all protections that are active in one line."""
+    active = [check.name for check in checks if check.group == "protections" and check.state is CheckState.OK]
+    for check in checks:
+        if check.name in active and check.group == "protections":
+            if check.name == active[0]:
+                yield check.model_copy(update={"name": "active", "found": ", ".join(active).replace("_", " ")})
+        else:
+            yield check
 
 
 def summary(diagnosis: Diagnosis) -> str:

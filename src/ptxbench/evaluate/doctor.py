@@ -10,12 +10,15 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from ptxbench.errors import PtxbenchError
+from ptxbench.evaluate.child.parts import candidate_program
 from ptxbench.evaluate.devices import Gpu, list_gpus
 from ptxbench.evaluate.diagnosis import Check, CheckState, Diagnosis
-from ptxbench.schema.values import Target, ToolVersion, Unavailable
+from ptxbench.schema.values import Frozen, Target, ToolVersion, Unavailable
 from ptxbench.settings import Settings
-from ptxbench.toolchain.call import package_of
+from ptxbench.toolchain.call import package_of, run_tool
 from ptxbench.toolchain.toolkit import (
     Cupti,
     find_cupti,
@@ -33,10 +36,18 @@ CAP_SYS_ADMIN = 21
 LOW_DISK = 2 * 2**30
 """Bytes; a cache of some hundred kernels and the precompiled headers fit well below."""
 NO_DISK = 200 * 2**20
+PROBE_SECONDS = 20.0
 
 
-def diagnose(settings: Settings) -> Diagnosis:
-    """Check this machine for the device it has: without a GPU, what only a GPU needs is a warning."""
+SelfTest = Callable[[Settings, str], tuple[Check, ...]]
+"""Tests the instruments of a device (`cuda:N`) on kernels whose readings are known."""
+
+
+def diagnose(settings: Settings, self_test: SelfTest | None = None) -> Diagnosis:
+    """Check this machine for the device it has: without a GPU, what only a GPU needs is a warning.
+
+    `self_test` is run on each GPU that runs a target.
+    """
     gpus = list_gpus(settings)
     needed = CheckState.MISSING if gpus else CheckState.WARNING
     checks = [
@@ -45,7 +56,12 @@ def diagnose(settings: Settings) -> Diagnosis:
         _gpu(gpus, DRIVER_PARAMETERS.exists()),
         *_instruments(settings, needed),
         *_baselines(),
+        *_protections(settings),
     ]
+    if self_test is not None:
+        for gpu in gpus:
+            if _target(gpu) is not None:
+                checks += self_test(settings, f"cuda:{gpu.ordinal}")
     return Diagnosis(checks=tuple(checks))
 
 
@@ -121,15 +137,19 @@ def _gpu(gpus: tuple[Gpu, ...], driver_loaded: bool) -> Check:
         remedy = "Use a machine with a Hopper or Blackwell GPU for the rest."
         return Check(name="gpu", group="gpu", state=CheckState.WARNING, found=why, remedy=remedy)
     names = "; ".join(f"cuda:{gpu.ordinal} {gpu.name} (driver {gpu.driver}) {_runs(gpu)}" for gpu in gpus)
-    if any(_runs(gpu) != "runs no target" for gpu in gpus):
+    if any(_target(gpu) for gpu in gpus):
         return Check(name="gpu", group="gpu", state=CheckState.OK, found=names)
     remedy = "Candidates need a Hopper (sm_90a) or Blackwell (sm_100a) GPU to run."
     return Check(name="gpu", group="gpu", state=CheckState.MISSING, found=names, remedy=remedy)
 
 
+def _target(gpu: Gpu) -> Target | None:
+    return next((target for target in Target if target.compute_capability == gpu.compute_capability), None)
+
+
 def _runs(gpu: Gpu) -> str:
-    targets = [target.value for target in Target if target.compute_capability == gpu.compute_capability]
-    return f"runs {targets[0]}" if targets else "runs no target"
+    target = _target(gpu)
+    return f"runs {target.value}" if target else "runs no target"
 
 
 def _instruments(settings: Settings, needed: CheckState) -> list[Check]:
@@ -185,6 +205,38 @@ def _baselines() -> list[Check]:
         Check.of_tool("baselines", _package(name, package, "A baseline of attention."), CheckState.WARNING)
         for name, package in (("cudnn frontend", "nvidia-cudnn-frontend"), ("flashinfer", "flashinfer-python"))
     ]
+
+
+def _protections(settings: Settings) -> list[Check]:
+    """What the candidate program can keep a candidate from on this machine; every record names what was active."""
+    try:
+        call = run_tool([candidate_program(settings), "--probe-sandbox"], timeout=PROBE_SECONDS)
+        found = TypeAdapter(list[_Protection]).validate_json(call.stdout)
+    except PtxbenchError as error:
+        return [_no_sandbox(error.what, error.remedy)]
+    except ValidationError:
+        return [_no_sandbox(f"the probe ended with status {call.returncode} and no answer", "Report this.")]
+    return [protection.check() for protection in found]
+
+
+def _no_sandbox(what: str, remedy: str) -> Check:
+    return Check(name="sandbox", group="protections", state=CheckState.MISSING, found=what, remedy=remedy)
+
+
+class _Protection(Frozen):
+    """One line of the probe's answer."""
+
+    name: str
+    active: bool
+    errno: int
+    reason: str
+
+    def check(self) -> Check:
+        if self.active:
+            return Check(name=self.name, group="protections", state=CheckState.OK, found="active")
+        why = "; ".join(part for part in (self.reason, os.strerror(self.errno) if self.errno else "") if part)
+        remedy = "Allow this to the container or user, or run hostile kernels elsewhere (SECURITY.md)."
+        return Check(name=self.name, group="protections", state=CheckState.WARNING, found=why, remedy=remedy)
 
 
 def _package(name: str, package: str, why: str) -> ToolVersion | Unavailable:
