@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import computed_field
+from pydantic import computed_field, model_validator
 
 from ptxbench.schema.stages import (
     BuildStage,
@@ -132,6 +132,14 @@ class Verdict(Frozen):
     """Opcode families of the target, of which one must appear and execute."""
     created: float
     """Unix time in seconds."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _derive_again(cls, data: object) -> object:
+        """A written verdict holds what is derived; a reader derives it anew, so no file can claim another status."""
+        if isinstance(data, dict):
+            return {key: value for key, value in data.items() if key not in cls.model_computed_fields}
+        return data
 
     @computed_field  # type: ignore[prop-decorator]
     @property
