@@ -41,9 +41,8 @@ class Tensor(np.ndarray[Any, Any]):
 
 
 def softmax(scores: Tensor, dim: int) -> Tensor:
-    weights: Any = np.exp(np.asarray(scores))
-    shares: Tensor = (weights / weights.sum(axis=dim, keepdims=True)).view(Tensor)
-    return shares
+    weights = np.exp(np.asarray(scores))
+    return (weights / weights.sum(axis=dim, keepdims=True)).view(Tensor)
 
 
 @pytest.fixture
@@ -58,7 +57,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> None:
         "empty_like": lambda like: np.full(like.shape, np.nan).view(Tensor),
         "ones_like": lambda like, **_: np.ones(like.shape, dtype=bool).view(Tensor),
         "empty": lambda *shape, **_: np.full(np.ravel(shape).tolist(), np.nan).view(Tensor),
-        "randn": lambda shape, **_: generator.standard_normal(shape).view(Tensor),
+        "randn": lambda shape, **_: np.asarray(generator.standard_normal(shape)).view(Tensor),
         **dict.fromkeys(("bool", "float32", "bfloat16")),
     }
     for name, function in functions.items():
