@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxbench.evaluate.child.instrument import Activity, check_spans
+from ptxbench.evaluate.child.preparing import Baselines
 from ptxbench.evaluate.child.protocol import CandidateFiles
-from ptxbench.evaluate.child.timing import Series, Timed
-from ptxbench.evaluate.statistics import DeviceLimits, floor_ms, median, witness
+from ptxbench.evaluate.child.timing import Series, Timed, baseline_times, samples_of
+from ptxbench.evaluate.statistics import DeviceLimits, floor_ms, median, roofline_share, tflops, witness
 from ptxbench.schema.problem import Problem, Workload
-from ptxbench.schema.stages import Outcome, Reason, Witness
+from ptxbench.schema.stages import GpuState, Outcome, Reason, TimeStage, Witness
+from ptxbench.schema.values import ToolVersion
 from ptxbench.suite import compulsory_bytes, required_flops
 
 Judgement = tuple[Outcome, Reason]
@@ -119,3 +121,68 @@ def _kernels(timed: Timed) -> tuple[str, ...]:
 def _foreign(message: str) -> Judgement:
     hint = "Every kernel that runs must be compiled from the candidate's own source."
     return Outcome.CHEATED, Reason(code="foreign_kernel", message=message, hint=hint)
+
+
+# ---- the stage ----
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a series was taken under.
+
+    Attributes:
+        problem: The problem.
+        workload: Its sizes.
+        files: What the candidate was built to.
+        loaded: SHA-256 of every cubin that its process loaded.
+        launch_cost_ms: What an empty call costs by the judge's clock.
+        limits: What bounds a kernel on this device.
+        instrument: CUPTI and its version.
+        states: The GPU's state before and after.
+    """
+
+    problem: Problem
+    workload: Workload
+    files: CandidateFiles
+    loaded: tuple[str, ...]
+    launch_cost_ms: float
+    limits: DeviceLimits
+    instrument: ToolVersion
+    states: tuple[GpuState, ...]
+
+
+def time_stage(series: Series, baselines: Baselines, context: Context) -> TimeStage:
+    """The time stage from a series: its numbers, unless something about it cannot be believed."""
+    speed = Speed.of(context.problem, context.workload, context.limits)
+    stage = TimeStage(
+        outcome=Outcome.CHEATED,
+        reason=series.wrong,
+        instrument=context.instrument,
+        missing_baselines=baselines.missing,
+        floor_ms=speed.floor_ms,
+        outputs_checked=series.outputs_checked,
+        foreign_kernels=foreign_kernels(series, context.files),
+        states=context.states,
+    )
+    if series.wrong:
+        return stage
+    middle = median(series.milliseconds) if all(each > 0 for each in series.milliseconds) else 0.0
+    judgement = (
+        conservation(series, context.files, context.loaded) or instrument_doubt(series) or speed.impossible(middle)
+    )
+    if middle == 0.0:
+        return _with(stage, judgement or _foreign("A timed call did no work on the device."))
+    second = wall_clock(series, context.launch_cost_ms)
+    numbers = {
+        "candidate": samples_of(series.milliseconds, context.states),
+        "baselines": baseline_times(context.problem, series, baselines.libraries, context.states),
+        "witnesses": (second,),
+        "tflops": tflops(speed.flops, middle),
+        "roofline_share": roofline_share(speed.floor_ms, middle) if speed.floor_ms else None,
+    }
+    return _with(stage.model_copy(update=numbers), judgement or disputed(second, middle))
+
+
+def _with(stage: TimeStage, judgement: Judgement | None) -> TimeStage:
+    outcome, reason = judgement or (Outcome.PASSED, None)
+    return stage.model_copy(update={"outcome": outcome, "reason": reason})

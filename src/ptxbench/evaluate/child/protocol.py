@@ -81,6 +81,10 @@ class Wrapped(Frozen):
     candidate: CandidateFiles
     wrapper: tuple[str, ...]
     """Command line put before the candidate process's own."""
+    staged: bool = False
+    """Call with allocations of the exact sizes, so that a memory checker sees the first byte past an end."""
+    keep_root: bool = False
+    """Keep the rights that reading hardware counters takes."""
     deadline: float
     """Seconds for the whole run."""
 

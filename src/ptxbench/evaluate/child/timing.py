@@ -17,7 +17,8 @@ import torch
 from ptxbench.evaluate.child.arena import Slot, View
 from ptxbench.evaluate.child.baselines import Call, Library
 from ptxbench.evaluate.child.checking import Prepared
-from ptxbench.evaluate.child.instrument import SpanResult, Window
+from ptxbench.evaluate.child.instrument import InstrumentError, SpanResult, Window
+from ptxbench.evaluate.child.session import CallResult
 from ptxbench.evaluate.child.tensors import TORCH, Tensors
 from ptxbench.evaluate.rules import Expectation, published_rule
 from ptxbench.evaluate.statistics import median, ratio_of_medians
@@ -37,8 +38,6 @@ class Meter(Protocol):
 
 class Bench(Protocol):
     """What timing needs of a device."""
-
-    torch_device: torch.device
 
     def synchronize(self) -> None:
         """Wait until the device is idle."""
@@ -60,7 +59,7 @@ class Timed:
     wall_ms: float
 
 
-Enter = Callable[[View], Timed]
+Enter = Callable[[View], CallResult]
 """Calls the candidate on a view's arguments; raises `CandidateFault`."""
 
 
@@ -131,6 +130,7 @@ class Timer:
 
         Raises:
             CandidateFault: The candidate failed in a call.
+            InstrumentError: The activity instrument failed in a process.
         """
         views = [slot.view(problem, draws[0].draw.workload) for slot in slots]
         series = Series(libraries=[[] for _ in libraries])
@@ -155,7 +155,10 @@ class Timer:
         view.load(inputs)
         self._bench.flush_l2()
         self._bench.synchronize()
-        return self._enter(view)
+        result = self._enter(view)
+        if result.spans is None:
+            raise InstrumentError(result.instrument_error or "the candidate's process sent no activity")
+        return Timed(result.spans, result.wall_ns / 1e6)
 
     def _library(self, call: Call) -> float:
         assert self._meter is not None
