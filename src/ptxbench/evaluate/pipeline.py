@@ -25,6 +25,7 @@ from ptxbench.suite import problem_hash
 from ptxbench.toolchain.build import build
 from ptxbench.toolchain.toolkit import find_toolkit
 
+REFUSED = (Outcome.FAILED, Outcome.CHEATED)
 ON_DEVICE = frozenset({StageName.CHECK, StageName.SANITIZE, StageName.PROFILE, StageName.TIME})
 
 
@@ -71,7 +72,7 @@ class _Static:
     def ended(self) -> bool:
         """Whether a stage refused the candidate, so that no device needs to be asked."""
         results = (self.stages.policy, self.stages.build, self.stages.inspect)
-        return any(stage.outcome in (Outcome.FAILED, Outcome.CHEATED) for stage in results)
+        return any(stage.outcome in REFUSED for stage in results)
 
 
 def evaluate(
@@ -119,21 +120,25 @@ def evaluate(
 
 def _static_stages(candidate: Candidate, problem: Problem, request: EvaluationRequest) -> _Static:
     """Policy, build and inspect: the stages that any machine can do."""
-    request.progress(StageName.POLICY, "reading the source")
-    policy = source_policy(candidate, problem)
-    stages = Stages(policy=policy)
-    if policy.outcome is not Outcome.PASSED or not request.wants(StageName.BUILD):
+    stages = Stages()
+    if request.wants(StageName.POLICY):
+        request.progress(StageName.POLICY, "reading the source")
+        stages = Stages(policy=source_policy(candidate, problem))
+        if stages.policy.outcome is not Outcome.PASSED:
+            return _Static(stages, None)
+    if not request.wants(StageName.BUILD):
         return _Static(stages, None)
     request.progress(StageName.BUILD, f"compiling for {request.target.value}")
     built = build(candidate, request.target, request.settings)
     stages = stages.model_copy(update={"build": built.stage})
     if built.library is None:
         return _Static(stages, None)
-    toolkit = find_toolkit(request.settings)
-    request.progress(StageName.POLICY, "reading what the binary imports and contains")
-    binary = binary_policy(built.library, candidate, problem, request.target, toolkit)
-    stages = stages.model_copy(update={"policy": _join(policy, binary)})
-    if binary.outcome is not Outcome.PASSED or not request.wants(StageName.INSPECT):
+    if request.wants(StageName.POLICY):
+        request.progress(StageName.POLICY, "reading what the binary imports and contains")
+        toolkit = find_toolkit(request.settings)
+        binary = binary_policy(built.library, candidate, problem, request.target, toolkit)
+        stages = stages.model_copy(update={"policy": _join(stages.policy, binary)})
+    if stages.policy.outcome in REFUSED or not request.wants(StageName.INSPECT):
         return _Static(stages, built.library)
     request.progress(StageName.INSPECT, "counting opcodes")
     inspected: InspectStage = inspect_code(built.library, request.target, request.settings)

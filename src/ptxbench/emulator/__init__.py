@@ -1,0 +1,1 @@
+"""Runs PTX on the CPU: a functional device that counts, and finds hangs and races; it measures no time."""
