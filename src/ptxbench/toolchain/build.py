@@ -17,14 +17,14 @@ from typing import Literal
 
 from pydantic import ValidationError
 
-from ptxbench.errors import RecordError
+from ptxbench.errors import CandidateError, RecordError
 from ptxbench.schema.candidate import Candidate
 from ptxbench.schema.stages import BuildStage, Diagnostic, Outcome, Reason
 from ptxbench.schema.values import Target, content_hash
 from ptxbench.settings import Settings
 from ptxbench.toolchain.cache import Cache
 from ptxbench.toolchain.compile import Compilation, compile_once, compile_words
-from ptxbench.toolchain.includes import refused_includes
+from ptxbench.toolchain.includes import refused_includes, safe_name
 from ptxbench.toolchain.toolkit import CUDART, find_toolkit, find_tvm_ffi, host_compiler
 
 LIBRARY = "kernel.so"
@@ -54,6 +54,7 @@ def build(candidate: Candidate, target: Target, settings: Settings) -> Built:
     Passing builds and compile errors are kept; timeouts and crashes of the compiler are not.
 
     Raises:
+        CandidateError: The entry file's name has characters that cannot be given to a compiler.
         ToolError: A tool is missing or was killed from outside (often: out of memory).
         RecordError: The disk is full or the cache cannot be written.
     """
@@ -65,6 +66,11 @@ def build(candidate: Candidate, target: Target, settings: Settings) -> Built:
         stage = built.stage.model_copy(update={"started": started, "seconds": seconds, "from_cache": from_cache})
         return replace(built, stage=stage)
 
+    if not safe_name(candidate.entry_file):
+        raise CandidateError(
+            f"The entry file's name {candidate.entry_file!r} cannot be given to a compiler.",
+            "Use letters, digits, '_', '.', '+', '-' and '/' only.",
+        )
     key = build_key(candidate, target, settings)
     refused = refused_includes(candidate)
     if refused:
@@ -116,7 +122,7 @@ def _build_in(folder: Path, cache: Cache, key: str, what: tuple[Candidate, Targe
                 f"The sources cannot be written to {work}: {error.strerror}.", "Free some space, or set PTXBENCH_CACHE."
             ) from error
         compilation = compile_once(work, candidate.entry_file, target, include, settings)
-        if compilation.outcome is Outcome.PASSED or compilation.code != "compile_error":
+        if compilation.code != "compile_error" or compilation.final:
             break
     assert compilation is not None
     stage = BuildStage(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 import signal
 from dataclasses import dataclass
@@ -16,12 +17,19 @@ from ptxbench.toolchain.call import Call, Limits, run_tool, shorten
 from ptxbench.toolchain.confine import confinement
 from ptxbench.toolchain.diagnostics import parse_diagnostics, parse_resources
 from ptxbench.toolchain.driver_stub import driver_stub
+from ptxbench.toolchain.phases import DEVICE_FAILED, split_phases
 from ptxbench.toolchain.toolkit import CUDART, Toolkit, find_toolkit, find_tvm_ffi
 
 ADDRESS_SPACE = 8 * 2**30
 FILE_SIZE = 512 * 2**20
 LOG_LIMIT = 64 * 2**10
 """Bytes of compiler output that a record keeps."""
+
+_ASSEMBLER_QUOTE = re.compile(r"^(\S+:\d+: (?:Error|Fatal error|Warning|Info): [^`\n]*)`[^\n]*", re.MULTILINE)
+"""What the assembler quotes is cut: by an obfuscated `.include` it would be a line of any file."""
+
+UNIT = "candidate"
+"""What symbols of unnamed namespaces are marked with, so that builds of one source name their kernels alike."""
 
 _OUTPUT_LIMIT = 4 * 2**20
 _SPARE = 64 * 2**20
@@ -37,6 +45,7 @@ class Compilation:
 
     Attributes:
         code: `""` when it passed, else `compile_error`, `compile_timeout` or `compiler_crash`.
+        final: It failed in the assembler: the device code is whole, and no other headers would change it.
         library: The shared object, when it passed.
         log: What the tools said, at most `LOG_LIMIT` bytes, without the paths of this machine.
     """
@@ -45,6 +54,7 @@ class Compilation:
     command: tuple[str, ...]
     library: Path | None
     log: str
+    final: bool = False
     diagnostics: tuple[Diagnostic, ...] = ()
     kernels: tuple[KernelResources, ...] = ()
     reason: Reason | None = None
@@ -61,6 +71,7 @@ def compile_words(target: Target) -> tuple[str, ...]:
     return (
         *("-gencode", f"arch=compute_{number},code=sm_{number}"),
         *("-O3", "-std=c++17", "-lineinfo", "-shared"),
+        *("-x", "cu"),
         *("-Xptxas", "-v"),
         # No excerpts: with a #line directive g++ would quote any file of the machine.
         *("-Xcompiler", "-fPIC,-fvisibility=hidden,-fno-diagnostics-show-caret,-fdiagnostics-color=never"),
@@ -81,14 +92,7 @@ def compile_once(work: Path, entry_file: str, target: Target, include: Path, set
     words = _words(toolkit, target, include, settings)
     words += ["-keep", "-keep-dir", str(scratch), "-o", str(library), entry_file]
     kills = _memory_kills()
-    call = run_tool(
-        _confined(words, work, include, settings),
-        timeout=settings.build_timeout,
-        cwd=work / "sources",
-        env={"PATH": settings.path, "HOME": str(scratch), "TMPDIR": str(scratch)},
-        limit=_OUTPUT_LIMIT,
-        limits=Limits(ADDRESS_SPACE, FILE_SIZE, math.ceil(settings.build_timeout) + 1),
-    )
+    call = _run(words, work, include, settings)
     code = _code(call, library)
     if code:
         _raise_if_ours(call, work, kills)
@@ -99,9 +103,29 @@ def compile_once(work: Path, entry_file: str, target: Target, include: Path, set
         command=tuple(_tidy(word, work, include, settings) for word in words),
         library=None if code else library,
         log=shorten(log, LOG_LIMIT),
+        final=_assembly_failed(scratch, entry_file),
         diagnostics=diagnostics,
         kernels=() if code else parse_resources(log),
         reason=_reason(code, diagnostics, settings) if code else None,
+    )
+
+
+def _run(words: list[str], work: Path, include: Path, settings: Settings) -> Call:
+    """nvcc's steps, side by side where they are those we know, else nvcc itself; the result is the same."""
+    scratch, sources = work / "scratch", work / "sources"
+    environment = {"PATH": settings.path, "HOME": str(scratch), "TMPDIR": str(scratch)}
+    plan = run_tool([*words, "--dryrun"], timeout=settings.build_timeout, cwd=sources, env=environment)
+    phases = split_phases(plan.stderr, f"_{UNIT}", str(scratch)) if plan.succeeded else None
+    if phases is not None:
+        words = ["/bin/sh", "-c", phases.script]
+        environment |= phases.environment
+    return run_tool(
+        _confined(words, work, include, settings),
+        timeout=settings.build_timeout,
+        cwd=sources,
+        env=environment,
+        limit=_OUTPUT_LIMIT,
+        limits=Limits(ADDRESS_SPACE, FILE_SIZE, math.ceil(settings.build_timeout) + 1),
     )
 
 
@@ -179,6 +203,11 @@ def _reason(code: str, diagnostics: tuple[Diagnostic, ...], settings: Settings) 
     return Reason(code=code, message=f"{place}{first.message}", hint="Correct the source; the log has every message.")
 
 
+def _assembly_failed(scratch: Path, entry_file: str) -> bool:
+    ptx = scratch / f"{Path(entry_file).stem}.ptx"
+    return (scratch / DEVICE_FAILED).exists() and ptx.exists() and not ptx.with_suffix(".cubin").exists()
+
+
 def _ptx(scratch: Path, entry_file: str) -> str:
     path = scratch / f"{Path(entry_file).stem}.ptx"
     return path.read_text(errors="replace") if path.is_file() else ""
@@ -200,4 +229,4 @@ def _tidy(text: str, work: Path, include: Path, settings: Settings) -> str:
     }
     for found, replacement in replacements.items():
         text = text.replace(found, replacement)
-    return text
+    return _ASSEMBLER_QUOTE.sub(r"\1`...'", text)

@@ -7,6 +7,7 @@ machine has. It says nothing about forbidden libraries: that is the policy stage
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from pathlib import PurePosixPath
 
 from ptxbench.schema.candidate import Candidate
@@ -28,6 +29,11 @@ _NAME = re.compile(r'"(?P<quoted>[^"\n]+)"|<(?P<angled>[^>\n]+)>')
 _ASSEMBLER = re.compile(r"\.(?:incbin|include)\b")
 
 
+def safe_name(path: str) -> bool:
+    """Whether a source's path can be given to compilers, which pass it to a shell unquoted and read options from it."""
+    return re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*", path) is not None
+
+
 def refused_includes(candidate: Candidate) -> tuple[Diagnostic, ...]:
     """One error for each directive that would make the compiler read a file by an absolute path, a path through a
     parent folder, a macro (whose value is not known here), or the assembler's own `.include` and `.incbin`.
@@ -40,32 +46,35 @@ def refused_includes(candidate: Candidate) -> tuple[Diagnostic, ...]:
 
 
 def _refusals(text: str) -> list[tuple[int, str]]:
-    # Spliced lines are one line to the preprocessor; marks keep the count of the lines that they spanned.
-    spliced = _SPLICE.sub("\v", text)
-    code = _COMMENT_OR_LITERAL.sub(_without_comment, spliced)
+    code, splices = _spliced(text)
+    code = _COMMENT_OR_LITERAL.sub(_without_comment, code)
     found = []
     for pattern in (_DIRECTIVE, _HAS):
         for match in pattern.finditer(code):
-            argument = match["argument"].replace("\v", "").strip()
+            argument = match["argument"].strip()
             problem = _problem(argument)
             if problem:
-                found.append((_line(code, match.start()), f"cannot include {argument or 'nothing'}: {problem}"))
+                found.append((match.start(), f"cannot include {argument or 'nothing'}: {problem}"))
     for literal in _COMMENT_OR_LITERAL.finditer(code):
         if directive := _ASSEMBLER.search(literal[0]):
-            message = f"the assembler directive {directive[0]} reads files; it is refused"
-            found.append((_line(code, literal.start()), message))
-    return sorted(found)
+            found.append((literal.start(), f"the assembler directive {directive[0]} reads files; it is refused"))
+    return [(1 + code.count("\n", 0, at) + bisect_right(splices, at), message) for at, message in sorted(found)]
+
+
+def _spliced(text: str) -> tuple[str, list[int]]:
+    """The text as the preprocessor sees it, lines that end in a backslash joined, and where they were joined."""
+    parts, splices, length, end = [], [], 0, 0
+    for match in _SPLICE.finditer(text):
+        parts.append(text[end : match.start()])
+        length += len(parts[-1])
+        splices.append(length)
+        end = match.end()
+    return "".join([*parts, text[end:]]), splices
 
 
 def _without_comment(match: re.Match[str]) -> str:
     text = match[0]
-    if not text.startswith(("//", "/*")):
-        return text
-    return " " + re.sub(r"[^\n\v]", "", text)
-
-
-def _line(code: str, offset: int) -> int:
-    return 1 + code.count("\n", 0, offset) + code.count("\v", 0, offset)
+    return re.sub(r"[^\n]", " ", text) if text.startswith(("//", "/*")) else text
 
 
 def _problem(argument: str) -> str:
