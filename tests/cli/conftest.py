@@ -29,9 +29,11 @@ Run = Callable[..., Ended]
 
 
 @pytest.fixture
-def ptxbench(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Run:
-    """Runs `ptxbench ARGUMENTS`; the build cache lies in a folder of this test."""
-    monkeypatch.setenv("PTXBENCH_CACHE", str(tmp_path / "cache"))
+def ptxbench(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> Run:
+    """Runs `ptxbench ARGUMENTS`; the build cache lies in a folder of this run of the tests."""
+    monkeypatch.setenv("PTXBENCH_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
     def call(*arguments: str | Path) -> Ended:
         capsys.readouterr()

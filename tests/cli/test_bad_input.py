@@ -185,8 +185,9 @@ def test_a_setting_that_means_nothing_is_named(ptxbench: Run, kernel: Path, monk
 
 
 def test_an_output_folder_that_cannot_be_made_is_refused_before_any_work(
-    ptxbench: Run, kernel: Path, tmp_path: Path
+    ptxbench: Run, kernel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PTXBENCH_CACHE", str(tmp_path / "cache"))
     (tmp_path / "file").write_text("kept")
     refused(judge(ptxbench, kernel, "-o", tmp_path / "file" / "results"), "cannot be written to", "-o")
     refused(judge(ptxbench, kernel, "-o", tmp_path / "file"), "cannot be written to")

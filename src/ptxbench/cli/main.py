@@ -1,6 +1,7 @@
 """Runs one command and turns whatever ends it into an exit code and, where needed, one message; no command is here.
 
-Exit codes: 0 passed, 1 failed or cheated, 2 a user's mistake or the infrastructure, 3 inconclusive, 130 interrupted.
+Exit codes: 0 passed, 1 failed or cheated, 2 a user's mistake or the infrastructure, 3 inconclusive, 130 interrupted,
+141 the reader of the output went away.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from ptxbench.settings import Settings
 
 USER_OR_INFRASTRUCTURE = 2
 INTERRUPTED = 130
+READER_GONE = 141
+"""As the shell counts a process that wrote to a closed pipe: 128 + SIGPIPE."""
 
 
 def main() -> None:
@@ -34,8 +37,8 @@ def run(arguments: Sequence[str]) -> int:
         _say("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        _silence_output()  # the reader went away, which is its right
-        return 0
+        _silence_output()
+        return READER_GONE
     except OSError as error:
         if error.errno != errno.ENOSPC:
             return _fault(error)
@@ -50,6 +53,9 @@ def _command(arguments: Sequence[str]) -> int:
     try:
         app(args=list(arguments), prog_name="ptxbench")
     except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):
+            # rich and Typer make 1 of it, which would mean that the candidate failed
+            raise ended.__context__ from None
         code = ended.code if isinstance(ended.code, int) else 0
     else:
         code = 0
