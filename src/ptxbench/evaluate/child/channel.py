@@ -115,7 +115,7 @@ class Channel:
 
     def _datagram(self) -> bytes:
         try:
-            data, _, flags, _ = self._socket.recvmsg(LARGEST)
+            data, _, flags, _ = self._receive()
         except OSError as error:
             raise ClosedError from error
         if flags & socket.MSG_TRUNC:
@@ -123,6 +123,13 @@ class Channel:
         if not data:
             raise ClosedError
         return data
+
+    def _receive(self) -> tuple[bytes, list[tuple[int, int, bytes]], int, object]:
+        try:
+            return self._socket.recvmsg(LARGEST)
+        except ConnectionResetError:
+            # The other end closed with orders unread. That is reported once; what it had said before comes next.
+            return self._socket.recvmsg(LARGEST)
 
     def close(self) -> None:
         """Close this end."""
