@@ -17,7 +17,7 @@ demo: setup ## judge a reference kernel, as far as this is possible without a GP
 	@$(BIN)/ptxbench demo
 
 test: setup ## run the tests that need no GPU
-	@$(BIN)/pytest -n $(WORKERS)
+	@$(BIN)/pytest -n $(WORKERS) -m "not gpu"
 
 check: setup ## style, types, layers, budgets, drift; repairs nothing
 	$(BIN)/ruff format --check .
@@ -25,7 +25,7 @@ check: setup ## style, types, layers, budgets, drift; repairs nothing
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/budgets.py
-	$(BIN)/pytest -q -m drift
+	$(BIN)/pytest -q tests/house tests/schema/test_export.py
 
 gpu: ## run the tests that need a GPU; PY=python3 takes an environment that has torch
 	@if [ "$(PY)" = "$(BIN)/python" ]; then $(MAKE) --no-print-directory setup; fi
