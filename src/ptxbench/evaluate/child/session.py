@@ -42,7 +42,7 @@ __all__ = ["CallResult", "CandidateFault", "Session", "SessionSpec"]
 _ORDER = 10.0
 """Seconds for orders in which no code of the candidate has a part."""
 
-_LAST_WORD = 5.0
+_LAST_WORD = 2.0
 """Seconds between the end of the channel and the end of the process behind it."""
 
 
@@ -75,6 +75,7 @@ class Session:
         self._names: list[str] = []
         self._modules: list[Module] = []
         self._protections: list[ProtectionReport] = [_guard_judge()]
+        self._introduced = False
         self._inside = False
         self.phase = Phase.STARTED
 
@@ -127,6 +128,8 @@ class Session:
         try:
             while self._waiting:
                 self._answer(until)
+            if not self._introduced:
+                self._gone()
         except BaseException:
             self.close()
             raise
@@ -208,8 +211,9 @@ class Session:
             for buffer in spec.buffers:
                 self._send(Kind.MAP, map_payload(buffer.size), buffer.fd)
             self._send(Kind.READY)
-        except ClosedError as error:
-            raise SandboxError(f"The candidate process went away: {self.close().stderr[-500:]!r}.") from error
+            self._introduced = True
+        except ClosedError:
+            return  # what it has answered so far tells why
         except (OSError, ValueError) as error:
             raise SandboxError(f"The candidate process cannot be told what to load: {error}.") from error
 
