@@ -20,6 +20,8 @@ class Message {
  public:
   Message() = default;
   Message(const char* text) { *this << text; }
+  template <typename Text, typename = decltype(static_cast<const Text*>(nullptr)->length())>
+  Message(const Text& text) { append(text.data(), text.length()); }
   Message(const Message& other) { append(other.text(), other.size_); }
   Message(Message&& other) noexcept : data_(other.data_), size_(other.size_) { other.data_ = nullptr; }
   Message& operator=(const Message&) = delete;
@@ -76,7 +78,7 @@ class Message {
 // What a function throws to make its caller raise an error of a named kind.
 class Error : public std::exception {
  public:
-  Error(detail::Message kind, detail::Message message)
+  Error(detail::Message kind, detail::Message message, const detail::Message& /*backtrace*/)
       : kind_(static_cast<detail::Message&&>(kind)), message_(static_cast<detail::Message&&>(message)) {}
 
   const char* what() const noexcept override { return message_.text(); }
@@ -93,7 +95,7 @@ class ErrorBuilder {
  public:
   explicit ErrorBuilder(const char* kind) : kind_(kind) {}
   [[noreturn]] __attribute__((noinline, cold)) ~ErrorBuilder() noexcept(false) {
-    throw Error(static_cast<Message&&>(kind_), static_cast<Message&&>(message_));
+    throw Error(static_cast<Message&&>(kind_), static_cast<Message&&>(message_), "");
   }
   Message& stream() { return message_; }
 

@@ -6,6 +6,7 @@
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/error.h>
 
+#include <initializer_list>
 #include <type_traits>
 #include <utility>
 
@@ -93,7 +94,7 @@ struct Typed {
       TVM_FFI_THROW(TypeError) << "Mismatched number of arguments when calling: `" << signature(name).text()
                                << "`. Expected " << kExpected << " but got " << count << " arguments";
     }
-    (require<Plain<Arguments>>(name, args[Index], Index), ...);
+    require(name, args, {Convert<Plain<Arguments>>::accepts(args[Index])...});
     if constexpr (std::is_void<Result>::value) {
       function(Convert<Plain<Arguments>>::get(args[Index])...);
     } else {
@@ -101,12 +102,15 @@ struct Typed {
     }
   }
 
-  template <typename Type>
-  static void require(const char* name, const TVMFFIAny& any, int index) {
-    if (Convert<Type>::accepts(any)) return;
-    TVM_FFI_THROW(TypeError) << "Mismatched type on argument #" << index << " when calling: `" << signature(name).text()
-                             << "`. Expected `" << Convert<Type>::kName << "` but got `"
-                             << TVMFFIGetTypeInfo(any.type_index)->type_key.data << '`';
+  // Of several unfit arguments the last is named, as g++ converts the last one first.
+  static void require(const char* name, const TVMFFIAny* args, std::initializer_list<bool> fits) {
+    const char* const names[] = {Convert<Plain<Arguments>>::kName..., ""};
+    for (int index = static_cast<int>(sizeof...(Arguments)) - 1; index >= 0; --index) {
+      if (fits.begin()[index]) continue;
+      TVM_FFI_THROW(TypeError) << "Mismatched type on argument #" << index << " when calling: `"
+                               << signature(name).text() << "`. Expected `" << names[index] << "` but got `"
+                               << TVMFFIGetTypeInfo(args[index].type_index)->type_key.data << '`';
+    }
   }
 };
 
