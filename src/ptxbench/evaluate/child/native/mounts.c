@@ -19,6 +19,7 @@ int mount(const char *source, const char *target, const char *type, unsigned lon
 #define AT_RECURSIVE 0x8000
 #endif
 #define SCRATCH "size=256m,mode=1777"
+#define EMPTY "size=1m,mode=0755"
 #define NO_CODE (MS_NOSUID | MS_NODEV)
 
 static int set_attributes(const char *path, unsigned flags, uint64_t set, uint64_t clear) {
@@ -30,8 +31,6 @@ static int make_private(void) {
     struct mount_attr attributes = {.propagation = MS_PRIVATE};
     return syscall(SYS_mount_setattr, AT_FDCWD, "/", AT_RECURSIVE, &attributes, sizeof attributes) == 0 ? 0 : errno;
 }
-
-static int scratch(const char *path) { return mount("ptxbench", path, "tmpfs", NO_CODE, SCRATCH) == 0 ? 0 : errno; }
 
 static int is_below(const char *path, const char *folder) {
     size_t length = strlen(folder);
@@ -63,8 +62,8 @@ static int uncover(const char *path, size_t covered, int held) {
     return error;
 }
 
-/* Cover `folder` by an empty one in which only the needed folders appear. */
-static int cover(const struct sandbox_policy *policy, const char *folder) {
+/* Cover `folder` by a new one with `options`, in which only the needed folders appear. */
+static int cover(const struct sandbox_policy *policy, const char *folder, const char *options) {
     int held[MAX_PATHS], error = 0;
     struct stat status;
     if (stat(folder, &status) != 0)
@@ -73,7 +72,7 @@ static int cover(const struct sandbox_policy *policy, const char *folder) {
         const char *path = policy->needed[i];
         held[i] = path != NULL && is_below(path, folder) ? open(path, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
     }
-    if (mount("ptxbench", folder, "tmpfs", NO_CODE, "size=1m,mode=0755") != 0)
+    if (mount("ptxbench", folder, "tmpfs", NO_CODE, options) != 0)
         error = errno;
     for (size_t i = 0; i < MAX_PATHS; i++) {
         if (held[i] < 0)
@@ -82,13 +81,15 @@ static int cover(const struct sandbox_policy *policy, const char *folder) {
             error = uncover(policy->needed[i], strlen(folder), held[i]);
         close(held[i]);
     }
-    return error != 0 ? error : set_attributes(folder, 0, MOUNT_ATTR_RDONLY, 0);
+    return error;
 }
 
 static int hide(const struct sandbox_policy *policy) {
     int error = 0;
     for (size_t i = 0; i < MAX_PATHS && policy->hidden[i] != NULL; i++) {
-        int result = cover(policy, policy->hidden[i]);
+        int result = cover(policy, policy->hidden[i], EMPTY);
+        if (result == 0 && access(policy->hidden[i], F_OK) == 0)
+            result = set_attributes(policy->hidden[i], 0, MOUNT_ATTR_RDONLY, 0);
         if (result != 0)
             error = result;
     }
@@ -128,8 +129,8 @@ void sandbox_mounts(const struct sandbox_policy *policy, struct protections *all
         if (error == 0)
             error = set_attributes("/", AT_RECURSIVE, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID, 0);
         protection_add(all, "read_only_files", error);
-        protection_add(all, "private_tmp", scratch("/tmp"));
-        protection_add(all, "private_shm", scratch("/dev/shm"));
+        protection_add(all, "private_tmp", cover(policy, "/tmp", SCRATCH));
+        protection_add(all, "private_shm", cover(policy, "/dev/shm", SCRATCH));
     }
     int hidden = hide(policy);
     if (chdir("/") != 0) /* a working folder stays reachable below a cover */
@@ -138,6 +139,7 @@ void sandbox_mounts(const struct sandbox_policy *policy, struct protections *all
     if (!sandbox_has_pids())
         protection_leave_out(all, "private_proc", "needs a PID namespace");
     else
+        /* Not read-only: the CUDA driver names its threads in /proc/self/task and gives up where it cannot (580). */
         protection_add(all, "private_proc",
-                       mount("proc", "/proc", "proc", NO_CODE | MS_NOEXEC | MS_RDONLY, NULL) == 0 ? 0 : errno);
+                       mount("proc", "/proc", "proc", NO_CODE | MS_NOEXEC, NULL) == 0 ? 0 : errno);
 }
