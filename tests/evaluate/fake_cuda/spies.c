@@ -75,6 +75,8 @@ CANDIDATE(spy) {
     char *const nothing[] = {"/nowhere", NULL}; /* where this is not refused, the spy goes on */
     struct perf_event_attr event = {.type = PERF_TYPE_SOFTWARE, .size = sizeof event};
     union bpf_attr program = {0};
+    char scratch[64];
+    snprintf(scratch, sizeof scratch, "/tmp/ptxbench-spy-%d", hint->judge);
     *out++ = read_judge(hint->judge);
     *out++ = outcome(ptrace(PTRACE_ATTACH, hint->judge, NULL, NULL));
     *out++ = outcome(kill(hint->judge, 0));
@@ -91,7 +93,7 @@ CANDIDATE(spy) {
     *out++ = outcome(syscall(SYS_perf_event_open, &event, 0, -1, -1, 0));
     *out++ = outcome(syscall(SYS_bpf, BPF_PROG_LOAD, &program, sizeof program));
     *out++ = outcome(setuid(0) == 0 ? 0 : -1);
-    *out++ = try_open("/tmp/scratch", O_WRONLY | O_CREAT); /* this one is allowed */
+    *out++ = try_open(scratch, O_WRONLY | O_CREAT); /* this one is allowed */
     *out++ = visible_processes();
     *out++ = (int32_t)getuid();
     return 0;
