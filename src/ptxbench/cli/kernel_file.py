@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from ptxbench.errors import CandidateError
 from ptxbench.schema.candidate import MAX_SOURCE_BYTES, Candidate, SourceFile
 from ptxbench.schema.trace import candidate_of, read_solution
+from ptxbench.schema.values import Target
 
 SOURCE_SUFFIXES = (".cu", ".cuh", ".h", ".hpp", ".hh", ".c", ".cc", ".cpp", ".inc", ".inl", ".ptx")
 MAX_FILES = 256
@@ -32,10 +33,16 @@ def read_candidate(path: Path) -> Candidate:
                 f"{path} is not a kernel: its name ends in {path.suffix or 'nothing'}.",
                 "Give a .cu file, a folder with one, or a FlashInfer-Trace solution (.json).",
             )
-        return Candidate.from_source(_read(path), name=path.stem)
+        return Candidate.from_source(_read(path), name=_name(path))
     except ValidationError as error:
         reasons = "; ".join(item["msg"].removeprefix("Value error, ") for item in error.errors())
         raise CandidateError(f"{path}: {reasons}.", "Change the sources accordingly.") from None
+
+
+def _name(path: Path) -> str:
+    """The file's name; a file called after a target is told apart by its folder."""
+    is_target = path.stem in {target.value for target in Target}
+    return f"{path.absolute().parent.name}/{path.stem}" if is_target else path.stem
 
 
 def _from_folder(folder: Path) -> Candidate:
