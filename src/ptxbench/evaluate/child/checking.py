@@ -27,6 +27,7 @@ HINTS = {
     "raised": "Fix what the error message says; `run` must accept every shape of the problem.",
     "cuda_error": "Run the sanitize stage (memcheck) to find the access or launch at fault.",
     "wrong_numbers": "Compare a small case with the reference, beginning where the failures lie.",
+    "imprecise": "Accumulate in float32 and keep 16-bit operands; the published tolerance alone would let this pass.",
     "nan_output": "Look for uninitialised shared memory or accumulators, 0/0 or inf-inf, and missing masks.",
     "missing_output": "The grid or the epilogue does not cover these rows; nothing was ever written there.",
     "changed_input": "Inputs are read-only; use a workspace of your own.",
@@ -77,7 +78,8 @@ def check_draw(enter: Enter, slot: Slot, problem: Problem, prepared: Prepared) -
         inputs_unchanged=not changed,
         guards_intact=intact,
     )
-    return Checked(record, _memory_reason(intact, changed) or wrong_reason(record, got))
+    reason = _memory_reason(intact, changed) or wrong_reason(record, got) or _imprecise(record)
+    return Checked(record, reason)
 
 
 def check_all(enter: Enter, slots: list[Slot], problem: Problem, draws: list[Prepared]) -> list[Checked]:
@@ -94,14 +96,14 @@ def stage(results: list[Checked], reference: str) -> CheckStage:
     """The check's result from its draws; `generalises` is added once the neighbours have run."""
     reason = next((result.reason for result in results if result.reason), None)
     records = tuple(result.record for result in results if result.record)
-    outputs = [output for record in records for output in record.outputs]
+    numbers = [result.reason for result in results if result.reason and result.reason.code != "imprecise"]
     return CheckStage(
         outcome=outcome_of(reason),
         reason=reason,
         draws=records,
-        published=Layer.yes_or_no(reason is None, reason.message if reason else None),
+        published=Layer.yes_or_no(not numbers, numbers[0].message if numbers else None),
         published_reference=reference,
-        contract=_contract(reason, outputs),
+        contract=_contract(reason, records),
     )
 
 
@@ -160,19 +162,22 @@ def _memory_reason(intact: bool, changed: tuple[str, ...]) -> Reason | None:
     return None
 
 
-def _contract(reason: Reason | None, outputs: list[OutputCheck]) -> Layer:
-    bad = next((output for output in outputs if output.contract is False), None)
-    if bad is not None and bad.block is not None:
-        block = bad.block
-        where = f" ({bad.pattern})" if bad.published and bad.pattern else ""
-        text = (
-            f"{bad.name}, block {block.block}{where}: RMS-relative error {block.rms_relative_error:.3g}, "
-            f"allowed {block.bound:.3g}"
-        )
-        return Layer.yes_or_no(False, text)
+def _imprecise(record: DrawCheck) -> Reason | None:
+    bad = next((output for output in record.outputs if output.contract is False), None)
+    if bad is None or bad.block is None:
+        return None
+    where = f", in {bad.pattern}" if bad.pattern else ""
+    return _reason(
+        "imprecise",
+        f"{bad.name} is less precise than the library on {record.recipe} inputs{where}: block {bad.block.block} has an "
+        f"RMS-relative error of {bad.block.rms_relative_error:.3g}, allowed are {bad.block.bound:.3g}.",
+    )
+
+
+def _contract(reason: Reason | None, records: tuple[DrawCheck, ...]) -> Layer:
     if reason is not None:
         return Layer.yes_or_no(False, reason.message)
-    if not outputs or any(output.contract is None for output in outputs):
+    if any(output.contract is None for record in records for output in record.outputs):
         return Layer.unavailable("the library is missing here and its errors are not stored for this workload")
     return Layer.yes_or_no(True)
 

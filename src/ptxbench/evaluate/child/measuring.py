@@ -163,7 +163,7 @@ class _Job:
         timer = Timer(desk.device, desk.meter, candidate.call_cold)
         try:
             series = timer.run(problem, ready.draws, slots, ready.baselines.libraries, self._request.seed)
-            if series.wrong:
+            if series.wrong and not series.proven:
                 again = check_all(candidate.call, slots, problem, ready.draws * REPEATS)
                 unstable = next((result.reason for result in again if result.reason), None)
                 if unstable:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import torch
 
-from ptxbench.evaluate.child.arena import Slot, View
+from ptxbench.evaluate.child.arena import Slot, View, untouched
 from ptxbench.evaluate.child.baselines import Call, Library
 from ptxbench.evaluate.child.checking import Prepared
 from ptxbench.evaluate.child.instrument import InstrumentError, SpanResult, Window
@@ -97,12 +97,14 @@ class Series:
         libraries: Milliseconds of each sample by the library's place in the list.
         outputs_checked: Timed calls whose outputs were taken out and checked.
         wrong: Why a timed call's outputs were not right; ends the series.
+        proven: No mistake explains it: nothing was written, or the result of other inputs.
     """
 
     candidate: list[Timed] = field(default_factory=list)
     libraries: list[list[float]] = field(default_factory=list)
     outputs_checked: int = 0
     wrong: Reason | None = None
+    proven: bool = False
 
     @property
     def milliseconds(self) -> list[float]:
@@ -142,8 +144,10 @@ class Timer:
                 series.candidate.append(timed)
             if turn.checked:
                 series.outputs_checked += 1
-                series.wrong = wrong_output(view, prepared)
+                got = view.take_outputs()
+                series.wrong = wrong_output(view, got, prepared)
                 if series.wrong:
+                    series.proven = not_computed(got, [each for each in draws if each is not prepared])
                     break
             for samples, calls in zip(series.libraries, bound, strict=True):
                 milliseconds = self._library(calls[turn.draw])
@@ -170,25 +174,30 @@ class Timer:
         return window.result.duration_ns / 1e6
 
 
-def wrong_output(view: View, prepared: Prepared) -> Reason | None:
-    """Why a timed call's outputs or inputs are not right, by the published rule; a checked candidate has no excuse."""
-    got = view.take_outputs()
+def not_computed(got: Tensors, others: Sequence[Prepared]) -> bool:
+    """Whether a call left its outputs unwritten, or wrote what belongs to another draw."""
+    if all(untouched(tensor)[0] == tensor.numel() for tensor in got.values()):
+        return True
+    return any(all(_matches(got[name], held) for name, held in other.expected.items()) for other in others)
+
+
+def _matches(got: torch.Tensor, held: Expectation) -> bool:
+    return published_rule(TORCH, got, held.reference, held.atol, held.rtol).passed
+
+
+def wrong_output(view: View, got: Tensors, prepared: Prepared) -> Reason | None:
+    """Why a timed call's outputs or inputs are not right, by the published rule."""
     changed = view.inputs_changed(prepared.draw.inputs)
     if changed:
         return _cheat(f"A timed call changed its input {' and '.join(changed)}, which the checked calls did not.")
     for name, held in prepared.expected.items():
-        found = published_rule(TORCH, got[name], _reference(held), held.atol, held.rtol)
+        found = published_rule(TORCH, got[name], held.reference, held.atol, held.rtol)
         if not found.passed:
             return _cheat(
                 f"In a timed call {found.failing} of {found.total} elements of {name} were wrong, after the same "
                 "inputs had passed the check."
             )
     return None
-
-
-def _reference(held: Expectation) -> torch.Tensor:
-    reference: torch.Tensor = held.reference
-    return reference
 
 
 def _cheat(message: str) -> Reason:
