@@ -171,6 +171,24 @@ CANDIDATE(leave_thread) {
     return pthread_create(&thread, NULL, scribble, tensor(arguments, 1)->data);
 }
 
+/* "Launches" a kernel and loads a cubin, where the process has the tests' CUPTI. */
+CANDIDATE(launch) {
+    (void)self, (void)count, (void)result;
+    static char *const names[] = {"_Z4gemmPf", "_Z8epiloguePf"};
+    void *cupti = dlopen("libcupti.so.13", RTLD_NOW | RTLD_NOLOAD);
+    void (*kernel)(const char *, int64_t, int64_t, int) = 0;
+    void (*module)(const char *, size_t) = 0;
+    *(void **)&kernel = dlsym(cupti, "fake_kernel");
+    *(void **)&module = dlsym(cupti, "fake_module");
+    int calls = (int)++((float *)tensor(arguments, 1)->data)[0];
+    if (calls == 1)
+        module("cubin", 5);
+    kernel(names[0], 10, 1010, 0);
+    if (calls > 1)
+        kernel(names[1], 2000, 2500, 0);
+    return 0;
+}
+
 /* How many processes can be made: output[0]. */
 CANDIDATE(fork_bomb) {
     (void)self, (void)count, (void)result;

@@ -144,12 +144,14 @@ static int load(const char *path, struct span_failure *failure) {
     return 0;
 }
 
-static int subscribe(struct span_failure *failure) {
+/* Also where no callback is wanted: it is how a second user of CUPTI in this process is found out. */
+static int subscribe(int hash_modules, struct span_failure *failure) {
     CUpti_SubscriberHandle subscriber;
     CUptiResult code = api.cuptiSubscribe(&subscriber, on_module, NULL);
     if (code != CUPTI_SUCCESS)
         return fail(failure, code, "cuptiSubscribe");
-    code = api.cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_MODULE_LOADED);
+    if (hash_modules)
+        code = api.cuptiEnableCallback(1, subscriber, CUPTI_CB_DOMAIN_RESOURCE, CUPTI_CBID_RESOURCE_MODULE_LOADED);
     return code == CUPTI_SUCCESS ? 0 : fail(failure, code, "cuptiEnableCallback");
 }
 
@@ -158,7 +160,7 @@ int spans_open(const char *cupti, int hash_modules, struct span_failure *failure
                                                CUPTI_ACTIVITY_KIND_MEMSET};
     if (opened)
         return fail(failure, -1, "the instrument is open already");
-    if (load(cupti, failure) != 0 || (hash_modules && subscribe(failure) != 0))
+    if (load(cupti, failure) != 0 || subscribe(hash_modules, failure) != 0)
         return -1;
     CUptiResult code = api.cuptiActivityRegisterCallbacks(give_buffer, take_buffer);
     for (size_t i = 0; code == CUPTI_SUCCESS && i < sizeof kinds / sizeof kinds[0]; i++)

@@ -42,7 +42,8 @@ static int lacks(const char *library, const char *function, struct wire_done *do
 static int bind_instrument(struct candidate *self, struct wire_done *done) {
     struct instrument *instrument = &self->instrument;
     void *library = open_library(self->setup.spans, RTLD_LOCAL, done);
-    if (library == NULL)
+    /* CUPTI too: later, as nobody, this process may not be allowed to open it. */
+    if (library == NULL || open_library(self->setup.cupti, RTLD_LOCAL, done) == NULL)
         return -1;
     const struct {
         void **slot;
