@@ -113,7 +113,7 @@ def _build_in(folder: Path, cache: Cache, key: str, what: tuple[Candidate, Targe
     toolkit = find_toolkit(settings)
     compilation: Compilation | None = None
     headers: Literal["slim", "full"] = "full"
-    for headers, include in _header_sets():
+    for headers, include in _header_sets(candidate):
         work = folder / headers
         try:
             _write_sources(candidate, work / "sources")
@@ -147,9 +147,11 @@ def _build_in(folder: Path, cache: Cache, key: str, what: tuple[Candidate, Targe
     return _built(stage, cache.publish(key, entry))
 
 
-def _header_sets() -> Iterator[tuple[Literal["slim", "full"], Path]]:
+def _header_sets(candidate: Candidate) -> Iterator[tuple[Literal["slim", "full"], Path]]:
     yield "slim", SLIM_HEADERS
-    yield "full", find_tvm_ffi().include
+    # Names of headers stand literally in a source (others are refused), so without these words nothing else is found.
+    if any(word in source.content for source in candidate.sources for word in ("tvm", "dlpack")):
+        yield "full", find_tvm_ffi().include
 
 
 def _cached(cache: Cache, key: str) -> Built | None:
