@@ -282,7 +282,7 @@ class Session:
         if done.status is Status.OK:
             return
         if not self._inside:
-            raise _setup_error(done)
+            raise _setup_error(done, self.phase)
         if done.status is Status.RAISED:
             raise CandidateFault("raised", f"The candidate raised an error: {done.text}", self.phase, done.text)
         if done.status is Status.CUDA:
@@ -323,10 +323,12 @@ class Session:
         raise fault
 
 
-def _setup_error(done: Done) -> SandboxError | DeviceError | ToolError:
+def _setup_error(done: Done, phase: Phase) -> SandboxError | DeviceError | ToolError:
     what = f"{done.cuda_name} {done.text}".strip()
     if done.status is Status.CUDA:
-        return DeviceError(f"The candidate process cannot use the device: {what}.", "Run `ptxbench doctor`.")
+        return DeviceError(
+            f"The candidate process cannot use the device after phase {phase.name}: {what}.", "Run `ptxbench doctor`."
+        )
     if done.status is Status.INSTRUMENT:
         return ToolError(f"The activity instrument cannot start: {what}.", "Let no other profiler attach.")
     return SandboxError(f"The candidate process cannot be set up ({done.status.name}): {what}.")

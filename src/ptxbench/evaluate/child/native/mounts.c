@@ -96,13 +96,19 @@ static int hide(const struct sandbox_policy *policy) {
     return error;
 }
 
+/* All but /proc: the CUDA driver names its threads in /proc/self/task and gives up where it cannot (580). */
+static int read_only(void) {
+    int error = set_attributes("/", AT_RECURSIVE, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID, 0);
+    return error != 0 ? error : set_attributes("/proc", 0, 0, MOUNT_ATTR_RDONLY);
+}
+
 /* A tool keeps its files in /tmp and /dev/shm, so they stay the machine's own, and writable. */
 static int read_only_but_scratch(void) {
     static const char *const shared[] = {"/tmp", "/dev/shm"};
     for (size_t i = 0; i < 2; i++)
         if (mount(shared[i], shared[i], NULL, MS_BIND, NULL) != 0)
             return errno;
-    int error = set_attributes("/", AT_RECURSIVE, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID, 0);
+    int error = read_only();
     for (size_t i = 0; error == 0 && i < 2; i++)
         error = set_attributes(shared[i], 0, 0, MOUNT_ATTR_RDONLY);
     return error;
@@ -127,7 +133,7 @@ void sandbox_mounts(const struct sandbox_policy *policy, struct protections *all
         protection_leave_out(all, "private_shm", "the tool keeps its files there");
     } else {
         if (error == 0)
-            error = set_attributes("/", AT_RECURSIVE, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID, 0);
+            error = read_only();
         protection_add(all, "read_only_files", error);
         protection_add(all, "private_tmp", cover(policy, "/tmp", SCRATCH));
         protection_add(all, "private_shm", cover(policy, "/dev/shm", SCRATCH));
@@ -139,7 +145,6 @@ void sandbox_mounts(const struct sandbox_policy *policy, struct protections *all
     if (!sandbox_has_pids())
         protection_leave_out(all, "private_proc", "needs a PID namespace");
     else
-        /* Not read-only: the CUDA driver names its threads in /proc/self/task and gives up where it cannot (580). */
         protection_add(all, "private_proc",
                        mount("proc", "/proc", "proc", NO_CODE | MS_NOEXEC, NULL) == 0 ? 0 : errno);
 }
