@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,12 +25,19 @@ StartSession = Callable[..., Session]
 
 @pytest.fixture(scope="session")
 def native_settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """The real settings with a cache that is this test run's own, open to every user."""
-    cache = tmp_path_factory.mktemp("cache")
-    for folder in (cache, *cache.parents):
-        if folder.owner() == cache.owner() and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o055)
-    return Settings.load({**os.environ, "PTXBENCH_CACHE": str(cache)})
+    """The real settings with a cache that is this test run's own."""
+    return Settings.load({**os.environ, "PTXBENCH_CACHE": str(tmp_path_factory.mktemp("cache"))})
+
+
+@pytest.fixture
+def public_folder(tmp_path: Path) -> Path:
+    """A folder that every user can look into, with all folders above it."""
+    for folder in (tmp_path, *tmp_path.parents):
+        status = folder.stat()
+        if status.st_uid != os.getuid() or status.st_mode & stat.S_ISVTX:
+            break
+        folder.chmod(status.st_mode | 0o055)
+    return tmp_path
 
 
 @pytest.fixture(scope="session")

@@ -102,11 +102,9 @@ def spy(session: Session, buffers: Buffers, secret: Path, outside: Path) -> dict
 
 
 @pytest.fixture
-def secret_file(tmp_path: Path) -> Path:
+def secret_file(public_folder: Path) -> Path:
     """A file of the judge that every user may read, so that only hiding it protects it."""
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        folder.chmod(0o755)
-    file = tmp_path / "expected.bin"
+    file = public_folder / "expected.bin"
     file.write_text("expected output")
     file.chmod(0o644)
     return file
@@ -173,11 +171,9 @@ def probe(program: Path, *wrapper: str, user: int | None = None) -> dict[str, di
     return {each["name"]: each for each in json.loads(printed)}
 
 
-def test_the_probe_tells_an_ordinary_user_what_there_is(parts: NativeParts, tmp_path: Path) -> None:
-    program = tmp_path / "candidate"
+def test_the_probe_tells_an_ordinary_user_what_there_is(parts: NativeParts, public_folder: Path) -> None:
+    program = public_folder / "candidate"
     shutil.copy(parts.candidate, program)
-    for folder in (tmp_path, *tmp_path.parents[:3]):
-        folder.chmod(0o755)
     told = probe(program, user=NOBODY if os.getuid() == 0 else None)
     assert set(told) >= WHERE_PERMITTED | {"user_namespace"}
     assert told["unprivileged_user"]["active"]
