@@ -1,7 +1,7 @@
-"""What the emulator raises: text it cannot read, instructions it does not have, and what CUDA would report; nothing here prints.
+"""What the emulator raises: text it cannot read, forms it lacks, and what CUDA would report; nothing here prints.
 
-A kernel's own fault (`Trap`) and a form the emulator lacks (`Unsupported`) are raised inside the emulator and become stage
-results at its border; only there is decided what they mean for a verdict.
+A kernel's own fault (`Trap`) and a form the emulator lacks (`Unsupported`) are raised inside the emulator and become
+stage results at its border; only there is decided what they mean for a verdict.
 """
 
 from __future__ import annotations

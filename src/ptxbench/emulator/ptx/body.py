@@ -1,6 +1,6 @@
-"""A function's body: statements in order, scopes, labels and source locations; what an instruction means is not known here.
+"""A function's body: statements in order, scopes, labels, source locations; what instructions mean is not known here.
 
-Instructions are read with two regular expressions and a search for the semicolon, because a kernel has megabytes of them.
+Instructions are read with two regular expressions and a search for the semicolon: a kernel has megabytes of them.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ _LOC = re.compile(
 )
 _CALL = re.compile(r"(?:\(([^()]*)\)\s*,\s*)?([^,()\s]+)\s*(?:,\s*\(([^()]*)\)\s*)?(?:,\s*([^,()\s]+)\s*)?\Z")
 _IM2COL_LISTS = ("im2col", "im2col::w", "im2col::w::128")
+_MAX_INLINED = 100
 
 Place = tuple[int, int, int]
 
@@ -38,20 +39,34 @@ class Lines:
 
     files: dict[int, str]
     current: Location | None = None
-    _seen: dict[Place, Location] = field(default_factory=dict)
+    _latest: dict[Place, tuple[Location, int]] = field(default_factory=dict)
+    """The last location at a place, and how many calls are inlined around it."""
+    _made: dict[tuple[Place, int], Location] = field(default_factory=dict)
 
     def move(self, match: re.Match[str]) -> None:
         """Take over one directive; line 0 is the compiler's word for no line."""
         numbers = [int(group) if group else 0 for group in match.groups()]
         place: Place = (numbers[0], numbers[1], numbers[2])
         around: Location | None = None
+        depth = 0
         if match[4]:
-            call: Place = (numbers[3], numbers[4], numbers[5])
-            around = self._seen.get(call) or Location(self._file(call[0]), call[1])
-        here = Location(self._file(place[0]), place[1], around)
-        if self._seen.get(place) != here:
-            self._seen[place] = here
-        self.current = self._seen[place] if place[1] else None
+            around, depth = self._call((numbers[3], numbers[4], numbers[5]))
+        # One object for one location, so that nothing compares or keeps long chains twice; `around` lives as long.
+        key = (place, id(around))
+        here = self._made.get(key)
+        if here is None:
+            here = self._made[key] = Location(self._file(place[0]), place[1], around)
+        self._latest[place] = (here, depth)
+        self.current = here if place[1] else None
+
+    def _call(self, call: Place) -> tuple[Location, int]:
+        """The place of an inlined call and the new depth; absurd depths start afresh."""
+        found = self._latest.get(call)
+        if found is None or found[1] >= _MAX_INLINED:
+            key = (call, id(None))
+            made = self._made.setdefault(key, Location(self._file(call[0]), call[1]))
+            return made, 1
+        return found[0], found[1] + 1
 
     def _file(self, number: int) -> str:
         return self.files.get(number, f"file {number}")
@@ -214,7 +229,7 @@ class Body:
         return lists[0], operand(target, self.names, line), lists[1]
 
     def _resolve_jumps(self) -> None:
-        """Labels are known only when all scopes are closed: here targets get their unique names, tables their labels."""
+        """Give targets their unique names and tables their labels, which are known only when all scopes are closed."""
         for index, scope, name in self._jumps:
             old = self.instructions[index]
             target: Operand

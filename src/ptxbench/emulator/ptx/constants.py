@@ -147,7 +147,7 @@ class _Expression:
         if token in ("-", "+", "!", "~"):
             self.position += 1
             return self._sign(token, self.unary(self._deeper(depth)))
-        if token == "(":
+        if token == "(":  # noqa: S105  (a token of PTX)
             self.position += 1
             cast = self.peek()
             if cast in (".s64", ".u64"):
@@ -162,7 +162,7 @@ class _Expression:
         return self._literal(token)
 
     def _literal(self, token: str) -> int | float:
-        if token == "WARP_SZ":
+        if token == "WARP_SZ":  # noqa: S105  (a token of PTX)
             return WARP_SIZE
         match = _INTEGER.match(token)
         if match:

@@ -1,4 +1,4 @@
-"""PTX as values: module, function, block, instruction, operand; made by `parse`, read by everything else, run by nothing.
+"""PTX as values: module, function, block, instruction, operand; made by `parse`, read by all, run by nothing.
 
 Names follow the PTX ISA. All values are immutable; an instruction's identity is its position in its function.
 """
@@ -138,7 +138,7 @@ class Instruction:
     opcode: str
     """First word: `add`, `wgmma`, `cp`, `mbarrier`, ..."""
     modifiers: tuple[str, ...]
-    """The other words in order, without dots, `::` kept: `("async", "bulk", "tensor", "2d", "shared::cluster", ...)`."""
+    """The other words in order, without dots, `::` kept: `("async", "bulk", "tensor", "2d", "shared::cluster")`."""
     operands: tuple[Operand, ...]
     guard: Guard | None
     index: int

@@ -1,6 +1,7 @@
 """PTX text to a `Module` (PTX ISA 9.0): directives, functions, variables; what an instruction means is not known here.
 
-Reads what nvcc emits for sm_90a and sm_100a and hand-written PTX. Textures, surfaces and module-scope registers are refused.
+Reads what nvcc emits for sm_90a and sm_100a and hand-written PTX. Textures, surfaces and module-scope registers are
+refused.
 """
 
 from __future__ import annotations

@@ -13,7 +13,10 @@ from typing import TypeAlias
 from ptxbench.emulator.ptx.ir import Operand, Register, Symbol, Variable
 
 REGISTER_TYPES = frozenset(
-    "pred b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 bf16 bf16x2 f32 f64 tf32 e4m3 e5m2".split()
+    (
+        *("pred", "b8", "b16", "b32", "b64", "b128", "u8", "u16", "u32", "u64", "s8", "s16", "s32", "s64"),
+        *("f16", "f16x2", "bf16", "bf16x2", "f32", "f64", "tf32", "e4m3", "e5m2"),
+    )
 )
 _COMPONENTS = ("xyzw", "rgba")
 
@@ -145,9 +148,7 @@ class Names:
 
     def _from_range(self, scope: Scope, name: str) -> Register | None:
         """A register of a range, made on its first use: `%r<1000000>` alone costs nothing."""
-        start = len(name)
-        while start > 1 and name[start - 1].isdecimal() and len(name) - start < 10:
-            start -= 1
+        for start in range(len(name.rstrip("0123456789")) or 1, len(name)):
             declared = scope.ranges.get(name[:start])
             if declared is None or (name[start] == "0" and len(name) - start > 1):
                 continue
