@@ -45,6 +45,8 @@ ATTEMPTS = (
     "perf_event",
     "bpf",
     "become_root",
+    "read_disk",
+    "kernel_setting",
     "write_scratch",
     "visible_processes",
     "user",
@@ -76,6 +78,8 @@ WHERE_PERMITTED = {
     "private_shm",
     "hidden_folders",
     "private_proc",
+    "kernel_settings",
+    "no_raw_devices",
     "unprivileged_user",
     "no_capabilities",
 }
@@ -139,8 +143,9 @@ def test_under_a_tool_the_judge_stays_out_of_reach(
     missing = {each.name: each.reason for each in session.protections if not each.active}
     found = spy(session, buffers, secret_file, Path("/var/written-by-a-candidate"))
     scratch_file().unlink()  # the tool's /tmp is the machine's own
-    for name in ("read_judge", "ptrace", "signal_judge", "pidfd", "write_outside", "unshare", "mount", "bpf"):
-        assert found[name] != 0, name
+    never = {"read_judge", "ptrace", "signal_judge", "pidfd", "write_outside", "unshare", "mount", "bpf", "read_disk"}
+    assert {name: found[name] for name in never | {"kernel_setting"} if found[name] == 0} == {}
+    assert found["read_secret_file"] == errno.ENOENT or "hidden_folders" in missing
     for name in ("network_namespace", "pid_namespace", "no_new_programs", "no_sockets", "closed_descriptors"):
         assert missing[name]
     assert os.getuid() != 0 or missing["unprivileged_user"] == "counters need root's rights"

@@ -59,6 +59,20 @@ static int read_judge(int judge) {
     return outcome(syscall(SYS_process_vm_readv, judge, &here, 1, &there, 1, 0));
 }
 
+/* The first disk that can be opened, if there is one. */
+static int read_disk(void) {
+    DIR *folder = opendir("/dev");
+    int error = ENODEV;
+    for (struct dirent *entry; error != 0 && folder != NULL && (entry = readdir(folder)) != NULL;) {
+        char path[300];
+        struct stat status;
+        snprintf(path, sizeof path, "/dev/%s", entry->d_name);
+        if (stat(path, &status) == 0 && S_ISBLK(status.st_mode))
+            error = try_open(path, O_RDONLY);
+    }
+    return error;
+}
+
 static int visible_processes(void) {
     DIR *folder = opendir("/proc");
     int seen = 0;
@@ -93,6 +107,8 @@ CANDIDATE(spy) {
     *out++ = outcome(syscall(SYS_perf_event_open, &event, 0, -1, -1, 0));
     *out++ = outcome(syscall(SYS_bpf, BPF_PROG_LOAD, &program, sizeof program));
     *out++ = outcome(setuid(0) == 0 ? 0 : -1);
+    *out++ = read_disk();
+    *out++ = try_open("/proc/sys/kernel/panic", O_WRONLY);
     *out++ = try_open(scratch, O_WRONLY | O_CREAT); /* this one is allowed */
     *out++ = visible_processes();
     *out++ = (int32_t)getuid();

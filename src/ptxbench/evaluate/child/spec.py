@@ -72,8 +72,17 @@ def setup_of(spec: SessionSpec) -> Setup:
         spans=str(found.library) if found else "",
         cupti=str(found.cupti) if found else "",
         symbol=spec.symbol,
+        needed=_tool_folders(spec.wrapper),
         hidden=(str(spec.folder.resolve()), *(str(folder.resolve()) for folder in spec.hidden)),
     )
+
+
+def _tool_folders(wrapper: tuple[str, ...]) -> tuple[str, ...]:
+    """The tool's own folder (above `bin`): what it puts into the process lies there."""
+    if not wrapper or not wrapper[0].startswith("/"):
+        return ()
+    program = Path(wrapper[0])
+    return tuple(sorted({str(program.parent.parent), str(program.resolve().parent.parent)}))
 
 
 def launch_of(spec: SessionSpec, address: Path) -> Launch:

@@ -20,13 +20,16 @@ LARGEST = 16384
 MAX_ARGUMENTS = 16
 MAX_DIMENSIONS = 8
 MAX_HIDDEN = 4
+MAX_NEEDED = 2
 MAX_NAMES = 512
 MAX_ENTRIES = 256
 
 _PATH = 512
 _SYMBOL = 128
 _HEADER = struct.Struct("=IHHII")
-_SETUP = struct.Struct(f"=iIII{_PATH}s{_PATH}s{_PATH}s{_PATH}s{_PATH}s{_SYMBOL}s" + f"{_PATH}s" * MAX_HIDDEN)
+_SETUP = struct.Struct(
+    f"=iIII{_PATH}s{_PATH}s{_PATH}s{_PATH}s{_PATH}s{_SYMBOL}s" + f"{_PATH}s" * (MAX_HIDDEN + MAX_NEEDED)
+)
 _MAP = struct.Struct("=Q")
 _CALL = struct.Struct("=II")
 _ARGUMENT = struct.Struct(f"=IBBHQQII{MAX_DIMENSIONS}q")
@@ -136,6 +139,8 @@ class Setup:
     cupti: str
     symbol: str
     hidden: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
+    """Folders that stay in sight below hidden ones, besides those of the libraries."""
 
 
 class ForgedMessageError(Exception):
@@ -209,11 +214,9 @@ def setup_payload(setup: Setup) -> bytes:
         ValueError: A path is too long or there are too many.
     """
     paths = [_fitting(path, _PATH) for path in (setup.cuda, setup.cudart, setup.tvm_ffi, setup.spans, setup.cupti)]
-    if len(setup.hidden) > MAX_HIDDEN:
-        raise ValueError(f"{len(setup.hidden)} folders to hide; at most {MAX_HIDDEN}")
-    hidden = [_fitting(path, _PATH) for path in setup.hidden]
-    padded = hidden + [b""] * (MAX_HIDDEN - len(hidden))
-    return _SETUP.pack(setup.device, setup.flags, len(hidden), 0, *paths, _fitting(setup.symbol, _SYMBOL), *padded)
+    folders = _padded(setup.hidden, MAX_HIDDEN) + _padded(setup.needed, MAX_NEEDED)
+    symbol = _fitting(setup.symbol, _SYMBOL)
+    return _SETUP.pack(setup.device, setup.flags, len(setup.hidden), 0, *paths, symbol, *folders)
 
 
 def map_payload(size: int) -> bytes:
@@ -238,6 +241,12 @@ def _argument(argument: Argument) -> bytes:
     rank = len(argument.shape)
     shape = argument.shape + (0,) * (MAX_DIMENSIONS - rank)
     return _ARGUMENT.pack(argument.buffer, code, bits, 1, argument.offset, argument.nbytes, rank, 0, *shape)
+
+
+def _padded(folders: tuple[str, ...], most: int) -> list[bytes]:
+    if len(folders) > most:
+        raise ValueError(f"{len(folders)} folders; at most {most}")
+    return [_fitting(folder, _PATH) for folder in folders] + [b""] * (most - len(folders))
 
 
 def _fitting(text: str, size: int) -> bytes:
@@ -338,6 +347,7 @@ def layout() -> dict[str, int]:
         "wire_setup.cuda": head + struct.calcsize("=iIII"),
         "wire_setup.symbol": head + struct.calcsize(f"=iIII{5 * _PATH}s"),
         "wire_setup.hidden": head + struct.calcsize(f"=iIII{5 * _PATH}s{_SYMBOL}s"),
+        "wire_setup.needed": head + struct.calcsize(f"=iIII{5 * _PATH}s{_SYMBOL}s{MAX_HIDDEN * _PATH}s"),
         "wire_argument.offset": struct.calcsize("=IBBH"),
         "wire_argument.bytes": struct.calcsize("=IBBHQ"),
         "wire_argument.shape": struct.calcsize("=IBBHQQII"),

@@ -42,7 +42,7 @@ static void print_nowhere(void) {
     }
 }
 
-/* Folders of the trusted libraries: they may load more of their own later. */
+/* Folders of the trusted libraries, and of the tool: they may load more of their own later. */
 static void keep_library_folders(struct candidate *candidate) {
     char *const paths[] = {candidate->setup.cuda, candidate->setup.cudart, candidate->setup.tvm_ffi,
                            candidate->setup.cupti};
@@ -55,6 +55,9 @@ static void keep_library_folders(struct candidate *candidate) {
         if (folder != NULL)
             candidate->policy.needed[count++] = folder;
     }
+    for (size_t i = 0; i < WIRE_NEEDED; i++)
+        if (candidate->setup.needed[i][0] == '/')
+            candidate->policy.needed[count++] = candidate->setup.needed[i];
 }
 
 static void read_policy(struct candidate *candidate) {

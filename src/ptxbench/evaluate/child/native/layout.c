@@ -14,7 +14,7 @@ void print_layout(void) {
     SIZE(wire_header), SIZE(wire_setup), SIZE(wire_map), SIZE(wire_argument), SIZE(wire_call), SIZE(wire_order);
     SIZE(wire_progress), SIZE(wire_protection), SIZE(wire_name), SIZE(wire_module), SIZE(wire_spans), SIZE(wire_done);
     SIZE(span_result), SIZE(span_entry), SIZE(span_module), SIZE(span_failure);
-    OFFSET(wire_setup, cuda), OFFSET(wire_setup, symbol), OFFSET(wire_setup, hidden);
+    OFFSET(wire_setup, cuda), OFFSET(wire_setup, symbol), OFFSET(wire_setup, hidden), OFFSET(wire_setup, needed);
     OFFSET(wire_argument, offset), OFFSET(wire_argument, bytes), OFFSET(wire_argument, shape);
     OFFSET(wire_call, arguments), OFFSET(wire_progress, host_ns), OFFSET(wire_protection, reason);
     OFFSET(wire_name, text), OFFSET(wire_module, sha256), OFFSET(wire_spans, result);

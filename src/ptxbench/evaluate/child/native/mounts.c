@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "sandbox.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
@@ -114,9 +115,42 @@ static int read_only_but_scratch(void) {
     return error;
 }
 
+/* Root may open what it owns, so a process that keeps root must not find the disks or the kernel's own memory. */
+static int cover_raw_devices(void) {
+    DIR *folder = opendir("/dev");
+    int error = folder == NULL ? errno : 0;
+    for (struct dirent *entry; error == 0 && (entry = readdir(folder)) != NULL;) {
+        static const char *const memory[] = {"mem", "kmem", "port"};
+        char path[300];
+        int raw = entry->d_type == DT_BLK;
+        for (size_t i = 0; i < sizeof memory / sizeof memory[0]; i++)
+            raw |= strcmp(entry->d_name, memory[i]) == 0;
+        snprintf(path, sizeof path, "/dev/%s", entry->d_name);
+        if (raw && mount("/dev/null", path, NULL, MS_BIND, NULL) != 0)
+            error = errno;
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return error;
+}
+
+/* /proc is writable; the settings of the kernel below it are not. */
+static int freeze_kernel_settings(void) {
+    static const char *const paths[] = {"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus"};
+    int error = 0;
+    for (size_t i = 0; error == 0 && i < sizeof paths / sizeof paths[0]; i++) {
+        if (access(paths[i], F_OK) != 0)
+            continue;
+        error = mount(paths[i], paths[i], NULL, MS_BIND, NULL) == 0 ? 0 : errno;
+        if (error == 0)
+            error = set_attributes(paths[i], 0, MOUNT_ATTR_RDONLY, 0);
+    }
+    return error;
+}
+
 static void all_missing(struct protections *all) {
     static const char *const names[] = {"read_only_files", "private_tmp", "private_shm", "hidden_folders",
-                                        "private_proc"};
+                                        "private_proc",    "kernel_settings", "no_raw_devices"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         protection_leave_out(all, names[i], "needs a mount namespace");
 }
@@ -147,4 +181,6 @@ void sandbox_mounts(const struct sandbox_policy *policy, struct protections *all
     else
         protection_add(all, "private_proc",
                        mount("proc", "/proc", "proc", NO_CODE | MS_NOEXEC, NULL) == 0 ? 0 : errno);
+    protection_add(all, "kernel_settings", freeze_kernel_settings());
+    protection_add(all, "no_raw_devices", cover_raw_devices());
 }

@@ -14,6 +14,7 @@
 #define WIRE_SYMBOL 128
 #define WIRE_TEXT 1024
 #define WIRE_HIDDEN 4
+#define WIRE_NEEDED 2
 #define WIRE_ARGUMENTS 16
 #define WIRE_DIMENSIONS 8
 #define WIRE_BUFFERS 256
@@ -90,6 +91,7 @@ struct wire_setup {
     char cupti[WIRE_PATH];
     char symbol[WIRE_SYMBOL];
     char hidden[WIRE_HIDDEN][WIRE_PATH];
+    char needed[WIRE_NEEDED][WIRE_PATH]; /* folders to be kept in sight below hidden ones; may be empty */
 };
 
 /* Comes with one descriptor: an exported allocation of `size` bytes. */
