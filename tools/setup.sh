@@ -21,7 +21,7 @@ for tool in gcc g++; do
         die "$tool is missing; nvcc needs it." "Install it, for example: apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora)."
 done
 
-if [ ! -x "$venv/bin/python" ]; then
+if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then # none yet, or one whose making was interrupted
     python=
     for candidate in ${PYTHON:-} python3 python3.12 python3.11 python3.13; do
         if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
