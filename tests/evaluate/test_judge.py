@@ -125,7 +125,7 @@ class Actor:
 
     call_cold = call
 
-    def launch_cost_ms(self) -> float:
+    def empty_call_ms(self) -> float:
         return 0.02
 
     def finish(self, seconds: float) -> Ended:

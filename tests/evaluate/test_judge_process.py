@@ -11,12 +11,13 @@ import pytest
 from ptxbench.errors import DeviceError
 from ptxbench.schema.problem import Baseline
 from ptxbench.schema.stages import CheckStage, Outcome
+from ptxbench.schema.values import Unavailable
 from ptxbench.suite import load_problem, pick_workload
 
 pytest.importorskip("torch", reason="the judge needs torch, which is an extra")
 
 from ptxbench.evaluate.child import judge, protocol
-from ptxbench.evaluate.child.gpu_state import THROTTLE, parse_smi
+from ptxbench.evaluate.child.gpu_state import open_reader, throttle_reasons
 from ptxbench.evaluate.child.preparing import Baselines
 
 PASSED = protocol.Measured(
@@ -98,10 +99,9 @@ def test_baselines_say_why_they_are_missing() -> None:
     assert "pip install flashinfer-python" in found.missing[0].hint
 
 
-def test_the_state_that_nvidia_smi_prints_is_read() -> None:
-    state = parse_smi("1980, 612.5, 61, 0x0000000000000004\n")
-    assert state is not None
-    assert (state.sm_clock_mhz, state.power_w, state.temperature_c) == (1980, 612.5, 61)
-    assert state.throttle_reasons == (THROTTLE[0x4],)
-    assert parse_smi("1980, [N/A], 61, 0x0\n") is None
-    assert parse_smi("") is None
+def test_throttle_reasons_are_named_and_a_machine_without_nvml_says_so() -> None:
+    assert throttle_reasons(0x4 | 0x40 | 0x1) == ("power cap", "hardware thermal slowdown")
+    assert throttle_reasons(0) == ()
+    found = open_reader("GPU-of-no-machine")
+    assert isinstance(found, Unavailable)
+    assert found.remedy

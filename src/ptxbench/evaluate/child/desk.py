@@ -71,8 +71,8 @@ class Candidate(Protocol):
     def call_cold(self, view: View) -> CallResult:
         """The same, after taking back what the process lets persist in the L2 cache."""
 
-    def launch_cost_ms(self) -> float:
-        """What an empty call costs by the judge's clock, median of 10; raises `CandidateFault`."""
+    def empty_call_ms(self) -> float:
+        """What a call that does next to nothing costs by the judge's clock; raises `CandidateFault`."""
 
     @property
     def loaded_cubins(self) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from statistics import median
 
 import torch
 
@@ -28,7 +27,6 @@ from ptxbench.settings import Settings
 
 START_SECONDS = 30.0
 """For a candidate process to come up, before any of the candidate's code runs; without a tool it takes 0.3 s."""
-CALIBRATIONS = 10
 
 
 class SharedMemory:
@@ -75,9 +73,10 @@ class SessionCandidate:
         self._session.reset_l2()
         return self._session.call(view.arguments, self._deadline)
 
-    def launch_cost_ms(self) -> float:
-        """See `desk.Candidate.launch_cost_ms`."""
-        return median(self._session.calibrate().wall_ns for _ in range(CALIBRATIONS)) / 1e6
+    def empty_call_ms(self) -> float:
+        """See `desk.Candidate.empty_call_ms`."""
+        self._session.reset_l2()
+        return self._session.calibrate().wall_ns / 1e6
 
     @property
     def loaded_cubins(self) -> tuple[str, ...]:

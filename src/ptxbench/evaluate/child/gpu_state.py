@@ -1,13 +1,18 @@
-"""Clock, power, temperature and throttle reasons of the GPU, by NVML or nvidia-smi; changes nothing on the device."""
+"""Clock, power, temperature and throttle reasons of the GPU, by the driver's NVML; changes nothing on the device.
+
+NVML is called through ctypes: the library comes with every driver, and a reading takes under a millisecond, where
+nvidia-smi would hold the device for a tenth of a second.
+"""
 
 from __future__ import annotations
 
-import importlib
-import subprocess
-from typing import Any, Protocol
+import ctypes
+from typing import Protocol
 
 from ptxbench.schema.stages import GpuState
 from ptxbench.schema.values import ToolVersion, Unavailable
+
+LIBRARY = "libnvidia-ml.so.1"
 
 THROTTLE = {
     0x4: "power cap",
@@ -18,97 +23,72 @@ THROTTLE = {
 }
 """Bits of NVML's clock event reasons that mean the clock was held back (nvml.h, nvmlClocksEventReason*)."""
 
-FIELDS = "clocks.sm,power.draw,temperature.gpu,clocks_throttle_reasons.active"
+_CLOCK_SM = 1  # NVML_CLOCK_SM
+_TEMPERATURE_GPU = 0  # NVML_TEMPERATURE_GPU
 
 
 class StateReader(Protocol):
     """Reads the state of one GPU."""
 
-    tool: ToolVersion
+    @property
+    def tool(self) -> ToolVersion:
+        """What reads it."""
 
     def read(self) -> GpuState | None:
         """The state now; None where the driver does not tell."""
 
 
 class NvmlReader:
-    """By the driver's management library; about a millisecond."""
+    """The state of one GPU by NVML.
 
-    def __init__(self, nvml: Any, uuid: str) -> None:  # noqa: ANN401  (a module without types)
-        nvml.nvmlInit()
-        self._nvml = nvml
-        self._handle = nvml.nvmlDeviceGetHandleByUUID(uuid.encode())
-        self.tool = ToolVersion(name="nvml", version=_text(nvml.nvmlSystemGetNVMLVersion()))
-
-    def read(self) -> GpuState | None:
-        """See `StateReader.read`."""
-        nvml = self._nvml
-        try:
-            return GpuState(
-                sm_clock_mhz=nvml.nvmlDeviceGetClockInfo(self._handle, nvml.NVML_CLOCK_SM),
-                power_w=nvml.nvmlDeviceGetPowerUsage(self._handle) / 1000,
-                temperature_c=nvml.nvmlDeviceGetTemperature(self._handle, nvml.NVML_TEMPERATURE_GPU),
-                throttle_reasons=reasons(nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle)),
-            )
-        except nvml.NVMLError:
-            return None
-
-
-class SmiReader:
-    """By nvidia-smi; tens of milliseconds, so it is read outside the samples."""
+    Raises:
+        OSError: The library is missing, refuses to start, or does not know the GPU.
+    """
 
     def __init__(self, uuid: str) -> None:
-        self._command = ("nvidia-smi", f"--id={uuid}", f"--query-gpu={FIELDS}", "--format=csv,noheader,nounits")
-        self.tool = ToolVersion(name="nvidia-smi", version=_smi("nvidia-smi", "--version").partition("\n")[0])
+        self._nvml = ctypes.CDLL(LIBRARY)
+        self._handle = ctypes.c_void_p()
+        version = ctypes.create_string_buffer(80)
+        for name, code in (
+            ("nvmlInit_v2", self._nvml.nvmlInit_v2()),
+            ("nvmlSystemGetNVMLVersion", self._nvml.nvmlSystemGetNVMLVersion(version, ctypes.c_uint(80))),
+            (
+                "nvmlDeviceGetHandleByUUID",
+                self._nvml.nvmlDeviceGetHandleByUUID(uuid.encode(), ctypes.byref(self._handle)),
+            ),
+        ):
+            if code:
+                raise OSError(f"{name} answers {code}")
+        self.tool = ToolVersion(name="nvml", version=version.value.decode())
 
     def read(self) -> GpuState | None:
         """See `StateReader.read`."""
-        return parse_smi(_smi(*self._command))
+        clock, power, temperature = ctypes.c_uint(), ctypes.c_uint(), ctypes.c_uint()
+        active = ctypes.c_ulonglong()
+        codes = (
+            self._nvml.nvmlDeviceGetClockInfo(self._handle, _CLOCK_SM, ctypes.byref(clock)),
+            self._nvml.nvmlDeviceGetPowerUsage(self._handle, ctypes.byref(power)),
+            self._nvml.nvmlDeviceGetTemperature(self._handle, _TEMPERATURE_GPU, ctypes.byref(temperature)),
+            self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self._handle, ctypes.byref(active)),
+        )
+        if any(codes):
+            return None
+        return GpuState(
+            sm_clock_mhz=clock.value,
+            power_w=power.value / 1000,
+            temperature_c=temperature.value,
+            throttle_reasons=throttle_reasons(active.value),
+        )
 
 
 def open_reader(uuid: str) -> StateReader | Unavailable:
-    """The best reader there is for the GPU of that UUID."""
+    """A reader for the GPU of that UUID (`GPU-...`), or why there is none."""
     try:
-        nvml = importlib.import_module("pynvml")
-    except ImportError:
-        return _open_smi(uuid)
-    try:
-        return NvmlReader(nvml, uuid)
-    except nvml.NVMLError as error:
+        return NvmlReader(uuid)
+    except OSError as error:
         return Unavailable(name="nvml", reason=str(error), remedy="Check the driver with `nvidia-smi`.")
 
 
-def _open_smi(uuid: str) -> StateReader | Unavailable:
-    try:
-        return SmiReader(uuid)
-    except OSError as error:
-        remedy = "Install nvidia-ml-py, or put nvidia-smi on the PATH."
-        return Unavailable(name="gpu state", reason=f"no pynvml, and nvidia-smi cannot run: {error}", remedy=remedy)
-
-
-def parse_smi(line: str) -> GpuState | None:
-    """The state from one line of `FIELDS`; None where the driver does not tell a field."""
-    parts = [part.strip() for part in line.strip().split(",")]
-    try:
-        clock, power, temperature, active = parts
-        return GpuState(
-            sm_clock_mhz=int(clock),
-            power_w=float(power),
-            temperature_c=int(temperature),
-            throttle_reasons=reasons(int(active, 16)),
-        )
-    except ValueError:
-        return None
-
-
-def reasons(bits: int) -> tuple[str, ...]:
+def throttle_reasons(bits: int) -> tuple[str, ...]:
     """Names of the throttle reasons in a mask."""
     return tuple(name for bit, name in THROTTLE.items() if bits & bit)
-
-
-def _smi(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
-    return done.stdout
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

@@ -29,12 +29,14 @@ from ptxbench.evaluate.child.instrument import InstrumentError
 from ptxbench.evaluate.child.preparing import Baselines, draw_workload, prepare
 from ptxbench.evaluate.child.protocol import Measure, Measured
 from ptxbench.evaluate.child.timing import Timer
+from ptxbench.evaluate.statistics import median
 from ptxbench.schema.problem import Workload
 from ptxbench.schema.stages import CheckStage, GpuState, Outcome, Reason, TimeStage
 from ptxbench.schema.values import Layer, Unavailable
 
 PROBE_SECONDS = 20.0
 """A device that does not answer for so long after a fault is taken to be broken (E14)."""
+CALIBRATIONS = 10
 REPEATS = 3
 """How often all draws are checked again after a timed output was wrong, to tell an unstable kernel from a cheat."""
 _REMEDY = "Call neither the profiler nor CUPTI from the candidate; otherwise run `ptxbench doctor`."
@@ -90,8 +92,7 @@ def measure(desk: Desk, request: Measure) -> Measured:
         except CandidateFault as fault:
             return job.answer(failed(fault_reason(fault)), None, candidate)
         finally:
-            with job.phases.phase("end"):
-                candidate.end()
+            candidate.end()
 
 
 def failed(reason: Reason) -> CheckStage:
@@ -130,7 +131,7 @@ class _Job:
         """Everything that needs the candidate's process."""
         with self.phases.phase("load"):
             candidate.load()
-            launch_cost = candidate.launch_cost_ms()
+            launch_cost = self._launch_cost_ms(candidate)
         with self.phases.phase("check"):
             results = check_all(candidate.call, slots, self._request.problem, ready.draws)
             check = stage(results, ready.baselines.reference_name)
@@ -142,6 +143,15 @@ class _Job:
             with self.phases.phase("neighbours"):
                 check = generalises(check, self._neighbours(candidate, slots, ready.baselines))
         return self.answer(check, timed, candidate)
+
+    def _launch_cost_ms(self, candidate: Candidate) -> float:
+        """An empty call's cost, median of `CALIBRATIONS`; each follows work of the judge, as every timed call does."""
+        costs = []
+        for _ in range(CALIBRATIONS):
+            self._desk.device.flush_l2()
+            self._desk.device.synchronize()
+            costs.append(candidate.empty_call_ms())
+        return median(costs)
 
     def _neighbours(self, candidate: Candidate, slots: list[Slot], baselines: Baselines) -> list[Checked]:
         results: list[Checked] = []
@@ -192,11 +202,10 @@ class _Job:
 
     def answer(self, check: CheckStage, timed: TimeStage | None, candidate: Candidate) -> Measured:
         """The reply, after a fault with a look at whether the device survived it."""
-        held = self.phases.seconds
-        fatal = ""
-        if check.outcome is not Outcome.PASSED:
+        with self.phases.phase("end"):
             candidate.end()
-            fatal = probe(self._desk)
+        fatal = "" if check.outcome is Outcome.PASSED else probe(self._desk)
+        held = self.phases.seconds
         spans = {"started": self._started, "seconds": held.get("check", 0.0)}
         if timed is not None:
             timed = timed.model_copy(update={"held": held, "started": self._started, "seconds": held.get("time", 0.0)})
