@@ -111,13 +111,14 @@ struct Softmax {
       const float shift = best * (kScale * kLog2e);
       const float shrink = exp2_approx(largest[half] * (kScale * kLog2e) - shift);
       largest[half] = best;
-      sum[half] *= shrink;
+      float part = 0.f;  // summed apart, so that the rounding of a long sum does not grow with every key
 #pragma unroll
       for (int j = 0; j < 16; ++j) {
         float& weight = s[j / 2][half * 2 + j % 2];
         weight = exp2_approx(weight * (kScale * kLog2e) - shift);
-        sum[half] += weight;
+        part += weight;
       }
+      sum[half] = sum[half] * shrink + part;
 #pragma unroll
       for (int j = 0; j < 32; ++j) out[j / 2][half * 2 + j % 2] *= shrink;
     }
