@@ -1,3 +1,4 @@
+# ruff: noqa: E402  (what needs torch is imported once it is known to be there)
 """Torch's draws, oracles and bounds against the suite's NumPy ones, on the CPU."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E402  (what needs torch is imported once it is known to be there)
 """The judge on a real GPU: libraries against oracles, an honest candidate from start to end, a hang, the budget."""
 
 from __future__ import annotations
