@@ -149,7 +149,8 @@ class GpuEvaluator:
         )
         return self.judge.measure(request, MEASURE_SECONDS)
 
-    def _wrapped(self, plan: Plan, built: _Files, wrapper: tuple[str, ...]) -> WrappedRun:
+    def _wrapped(self, plan: Plan, built: _Files, wrapper: tuple[str, ...], *, staged: bool) -> WrappedRun:
+        """Run under a tool: `staged` for memory checkers; a profiler keeps the rights to read counters instead."""
         seconds = self.settings.device_timeout
         request = Wrapped(
             problem=plan.problem,
@@ -157,6 +158,8 @@ class GpuEvaluator:
             seed=secrets.randbits(63),
             candidate=built.files,
             wrapper=wrapper,
+            staged=staged,
+            keep_root=not staged,
             deadline=seconds,
         )
         return self.judge.wrapped(request, seconds + GRACE_SECONDS)
@@ -171,7 +174,7 @@ class GpuEvaluator:
                 continue
             with tempfile.TemporaryDirectory(prefix="ptxbench-sanitize-") as name:
                 report, log = Path(name) / "report.xml", Path(name) / "log.txt"
-                run = self._wrapped(plan, built, sanitizer_command(Path(found.path), tool, report, log))
+                run = self._wrapped(plan, built, sanitizer_command(Path(found.path), tool, report, log), staged=True)
                 runs.append(sanitizer_run(tool, run, report))
         instrument = None if isinstance(found, Unavailable) else found
         stage = sanitize_stage(runs)
@@ -185,7 +188,7 @@ class GpuEvaluator:
         tool = Path(found.path)
         with tempfile.TemporaryDirectory(prefix="ptxbench-profile-") as name:
             report, log = Path(name) / "report.ncu-rep", Path(name) / "log.txt"
-            run = self._wrapped(plan, built, ncu_command(tool, report, log, plan.target))
+            run = self._wrapped(plan, built, ncu_command(tool, report, log, plan.target), staged=False)
             launches = read_report(tool, report, log, self.settings.device_timeout)
         if isinstance(launches, Unavailable):
             stage = profile_unavailable(launches)

@@ -108,9 +108,9 @@ class Judge:
                 f"The judge on {self.hello.device_name} did not answer ({error}); its log ends: {_tail(self.log)}",
                 "Check the GPU with `nvidia-smi` and run `ptxbench doctor`.",
             ) from error
+        if reply.fatal:
+            self.close()
         if isinstance(reply, Failure):
-            if reply.fatal:
-                self.close()
             raise DeviceError(reply.what, reply.remedy)
         return reply
 
