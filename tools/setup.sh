@@ -21,7 +21,8 @@ for tool in gcc g++; do
         die "$tool is missing; nvcc needs it." "Install it, for example: apt-get install g++ (Debian, Ubuntu) or dnf install gcc-c++ (Fedora)."
 done
 
-if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then # none yet, or one whose making was interrupted
+# None yet, or one whose making was interrupted.
+if [ ! -f "$venv/pyvenv.cfg" ] || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
     python=
     for candidate in ${PYTHON:-} python3 python3.12 python3.11 python3.13; do
         if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
@@ -37,6 +38,8 @@ if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then # none yet, or on
     "$python" -m venv "$venv"
 fi
 
+PIP_REQUIRE_VIRTUALENV=1 # whatever $venv turns out to be, the machine's own Python is left alone
+export PIP_REQUIRE_VIRTUALENV
 "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --no-input --no-compile \
     --require-hashes --requirement requirements/dev.txt
 "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --no-input --no-compile \
