@@ -149,8 +149,9 @@ def element_fails(ops: Ops, got: Array, expected: Array, atol: float, rtol: floa
     small difference passes.
     """
     xp = ops.xp
-    size = xp.abs(ops.cast(expected, "float32"))
-    difference = xp.abs(ops.cast(got, "float32") - ops.cast(expected, "float32"))
+    wanted = ops.cast(expected, "float32")
+    difference = xp.abs(ops.cast(got, "float32") - wanted)
+    size = xp.abs(wanted)
     passes = difference <= xp.clip(size * rtol, atol, None)
     return ~(passes & xp.isfinite(difference)), difference, size
 

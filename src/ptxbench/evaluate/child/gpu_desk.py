@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import torch
 
 from ptxbench.evaluate.child.arena import View
 from ptxbench.evaluate.child.baselines import library_versions
-from ptxbench.evaluate.child.desk import Candidate, Memory, Tool
+from ptxbench.evaluate.child.desk import Candidate, Device, Memory, Tool
 from ptxbench.evaluate.child.device import CudaDevice
 from ptxbench.evaluate.child.gpu_state import open_reader
 from ptxbench.evaluate.child.instrument import Spans
@@ -32,28 +32,28 @@ START_SECONDS = 30.0
 class SharedMemory:
     """`desk.Memory` in buffers that a candidate process can map."""
 
-    def __init__(self, memory: DeviceMemory, device: torch.device) -> None:
+    def __init__(self, memory: DeviceMemory, tensor: Callable[[Buffer], torch.Tensor]) -> None:
         self._memory = memory
-        self._device = device
+        self._tensor = tensor
         self.buffers: list[Buffer] = []
 
     def allocate(self, nbytes: int) -> tuple[int, torch.Tensor]:
         """See `desk.Memory.allocate`."""
         buffer = self._memory.allocate(nbytes)
         self.buffers.append(buffer)
-        whole = torch.as_tensor(CudaView(buffer.base, buffer.size, buffer), device=self._device)
-        return len(self.buffers) - 1, whole
+        return len(self.buffers) - 1, self._tensor(buffer)
 
 
 class SessionCandidate:
     """`desk.Candidate` in a session."""
 
     def __init__(
-        self, session: Session, folder: tempfile.TemporaryDirectory[str], seconds: tuple[float, float]
+        self, session: Session, folder: tempfile.TemporaryDirectory[str], seconds: tuple[float, float], device: Device
     ) -> None:
         self._session = session
         self._folder = folder
         self._start_seconds, self._deadline = seconds
+        self._device = device
 
     def ready(self) -> None:
         """See `desk.Candidate.ready`."""
@@ -65,7 +65,7 @@ class SessionCandidate:
 
     def call(self, view: View) -> CallResult:
         """See `desk.Candidate.call`."""
-        torch.cuda.synchronize()  # what the judge wrote must be there before another process reads it
+        self._device.synchronize()  # what the judge wrote must be there before another process reads it
         return self._session.call(view.arguments, self._deadline)
 
     def call_cold(self, view: View) -> CallResult:
@@ -113,7 +113,7 @@ class GpuDesk:
 
     def __init__(self, ordinal: int, settings: Settings) -> None:
         exact_arithmetic()
-        self.device = CudaDevice(ordinal)
+        self.device: Device = CudaDevice(ordinal)
         self.parts = build_parts(settings)
         self.meter = self._open_meter()
         self.instrument = None
@@ -130,8 +130,11 @@ class GpuDesk:
     def memory(self) -> Iterator[SharedMemory]:
         """See `desk.Desk.memory`."""
         with DeviceMemory(self._ordinal) as memory:
-            yield SharedMemory(memory, self.device.torch_device)
-            torch.cuda.synchronize()
+            yield SharedMemory(memory, self._tensor)
+            self.device.synchronize()
+
+    def _tensor(self, buffer: Buffer) -> torch.Tensor:
+        return torch.as_tensor(CudaView(buffer.base, buffer.size, buffer), device=self.device.torch_device)
 
     def begin(self, files: CandidateFiles, memory: Memory, deadline: float, tool: Tool | None = None) -> Candidate:
         """See `desk.Desk.begin`."""
@@ -150,7 +153,7 @@ class GpuDesk:
             keep_root=bool(tool and tool.keep_root),
             measured=tool is None and isinstance(self.parts.instrument, Instrument),
         )
-        return SessionCandidate(Session.begin(spec, start_seconds), folder, (start_seconds, deadline))
+        return SessionCandidate(Session.begin(spec, start_seconds), folder, (start_seconds, deadline), self.device)
 
 
 def hello(desk: GpuDesk) -> Hello:
