@@ -12,7 +12,8 @@
 
 #include "sha256.h"
 
-#define BUFFER_BYTES (4u << 20)
+#define BUFFER_BYTES (64u << 10)
+#define SPARE_BUFFERS 8
 #define MARGIN_NS 5000000u /* CUPTI's clock and the device's agree to far better than 5 ms */
 #define MAX_NAMES 512
 #define MAX_MODULES 512
@@ -93,10 +94,24 @@ static void take(const CUpti_Activity *activity) {
     }
 }
 
+/* Buffers go round: a fresh one costs CUPTI a page fault per page inside the very call that is measured (2 ms for 4 MiB
+ * on an H200's host, against 0.7 ms of kernel). */
+static uint8_t *spare[SPARE_BUFFERS];
+static uint32_t spares;
+
 static void CUPTIAPI give_buffer(uint8_t **buffer, size_t *size, size_t *max_records) {
-    *buffer = aligned_alloc(4096, BUFFER_BYTES);
+    pthread_mutex_lock(&lock);
+    *buffer = spares > 0 ? spare[--spares] : aligned_alloc(4096, BUFFER_BYTES);
+    pthread_mutex_unlock(&lock);
     *size = *buffer == NULL ? 0 : BUFFER_BYTES;
     *max_records = 0;
+}
+
+static void take_back(uint8_t *buffer) {
+    if (spares < SPARE_BUFFERS)
+        spare[spares++] = buffer;
+    else
+        free(buffer);
 }
 
 static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
@@ -108,8 +123,8 @@ static void CUPTIAPI take_buffer(CUcontext context, uint32_t stream, uint8_t *bu
         take(activity);
     if (api.cuptiActivityGetNumDroppedRecords(NULL, 0, &dropped) == CUPTI_SUCCESS)
         window.dropped += (uint32_t)dropped;
+    take_back(buffer);
     pthread_mutex_unlock(&lock);
-    free(buffer);
 }
 
 static void CUPTIAPI on_module(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *data) {
