@@ -76,18 +76,27 @@ def draw_workload(
 
 
 def prepare(baselines: Baselines, draws: Sequence[Draw]) -> list[Prepared]:
-    """What each draw's outputs will be held against."""
-    return [_prepare(baselines, draw) for draw in draws]
+    """What each draw's outputs will be held against, by both rules."""
+    problem = baselines.problem
+    prepared = []
+    for draw in draws:
+        exact = oracle.oracle(problem, draw.inputs)
+        expected = oracle.expectations(problem, draw.workload, draw.recipe, exact, _library(baselines, draw))
+        prepared.append(Prepared(draw, expected))
+    return prepared
 
 
-def _prepare(baselines: Baselines, draw: Draw) -> Prepared:
+def references(baselines: Baselines, draw: Draw) -> Tensors:
+    """What the published rule compares with: the library's results, or the oracle's where there is no library."""
+    return _library(baselines, draw) or oracle.oracle(baselines.problem, draw.inputs)
+
+
+def _library(baselines: Baselines, draw: Draw) -> Tensors | None:
     problem, reference = baselines.problem, baselines.reference
-    exact = oracle.oracle(problem, draw.inputs)
-    library = None
-    if reference is not None:
-        results = reference.bind(problem, draw.inputs)()
-        library = {spec.name: results[spec.name].contiguous() for spec in problem.outputs}
-    return Prepared(draw, oracle.expectations(problem, draw.workload, draw.recipe, exact, library))
+    if reference is None:
+        return None
+    results = reference.bind(problem, draw.inputs)()
+    return {spec.name: results[spec.name].contiguous() for spec in problem.outputs}
 
 
 def _reason(missing: Unavailable) -> Reason:

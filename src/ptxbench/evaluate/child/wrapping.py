@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 
 from ptxbench.evaluate.child.arena import View
-from ptxbench.evaluate.child.checking import Prepared, fault_reason
+from ptxbench.evaluate.child.checking import fault_reason
 from ptxbench.evaluate.child.desk import Candidate, Desk, Tool, make_slots
 from ptxbench.evaluate.child.faults import CandidateFault
 from ptxbench.evaluate.child.measuring import probe
-from ptxbench.evaluate.child.preparing import Baselines, draw_workload, prepare
+from ptxbench.evaluate.child.preparing import Baselines, draw_workload, references
 from ptxbench.evaluate.child.process import Ended
 from ptxbench.evaluate.child.protocol import Wrapped, WrappedRun
-from ptxbench.evaluate.child.tensors import TORCH
+from ptxbench.evaluate.child.tensors import TORCH, Tensors
 from ptxbench.evaluate.rules import published_rule
+from ptxbench.schema.problem import Contract
 from ptxbench.schema.stages import Reason
 
 
@@ -26,12 +27,12 @@ def run_wrapped(desk: Desk, request: Wrapped) -> WrappedRun:
     started = time.monotonic()
     tool = Tool(request.wrapper, request.staged, request.keep_root)
     problem, workload = request.problem, request.workload
-    draws = draw_workload(problem, workload, ("normal",), desk.device.generator(request.seed))
-    (prepared,) = prepare(Baselines.find(problem).usable_on(draws[0]), draws)
+    (draw,) = draw_workload(problem, workload, ("normal",), desk.device.generator(request.seed))
+    expected = references(Baselines.find(problem).usable_on(draw), draw)
     with desk.memory() as memory:
         (slot,) = make_slots(memory, problem, (workload,), 1)
         view = slot.view(problem, workload)
-        view.load(prepared.draw.inputs)
+        view.load(draw.inputs)
         desk.device.synchronize()
         until = started + request.deadline
         candidate = desk.begin(request.candidate, memory, request.deadline, tool)
@@ -40,7 +41,7 @@ def run_wrapped(desk: Desk, request: Wrapped) -> WrappedRun:
             reason, ended = _enter(candidate, view, until)
         finally:
             candidate.end()
-        right = None if reason else _right(view, prepared)
+        right = None if reason else _right(view, expected, problem.contract)
     return WrappedRun(
         returncode=ended.returncode,
         stdout=ended.stdout,
@@ -69,9 +70,7 @@ def _enter(candidate: Candidate, view: View, until: float) -> tuple[Reason | Non
         return reason or fault_reason(fault), fault.ended or candidate.end()
 
 
-def _right(view: View, prepared: Prepared) -> bool:
+def _right(view: View, expected: Tensors, contract: Contract) -> bool:
+    rule = (contract.published_atol, contract.published_rtol)
     got = view.take_outputs()
-    return all(
-        published_rule(TORCH, got[name], held.reference, held.atol, held.rtol).passed
-        for name, held in prepared.expected.items()
-    )
+    return all(published_rule(TORCH, got[name], wanted, *rule).passed for name, wanted in expected.items())
