@@ -4,7 +4,7 @@
 // Three kernels. The first puts -LSE log2(e) and D = rowsum(dO O) of every row into a workspace. The second owns 128
 // keys per tile and walks blocks of 64 queries: with P = exp(Q K^T / sqrt(128) - LSE), dP = dO V^T and dS = P (dP - D)
 // it sums dV = P^T dO and dK = dS^T Q / sqrt(128). The third owns 128 queries, walks blocks of 128 keys and computes P
-// and dS again for dQ = dS K / sqrt(128): seven products, not five, but no sum leaves a CTA (formulas: arXiv 2307.08691)
+// and dS again for dQ = dS K / sqrt(128): seven products for five, but no sum leaves a CTA (formulas: arXiv 2307.08691)
 //
 // The last two are one template. Persistent CTAs: two consumer warpgroups of 64 owned rows, fed by one producer thread
 // (TMA, SW128). Where keys are owned the scores are transposed, so P and dS go from the accumulators straight into the
