@@ -27,10 +27,11 @@ check: setup ## style, types, layers, budgets, drift; repairs nothing
 	$(BIN)/python tools/budgets.py
 	$(BIN)/pytest -q tests/house tests/schema/test_export.py
 
-gpu: ## run the tests that need a GPU; PY=python3 takes an environment that has torch
+gpu: ## run the tests that need a GPU or torch; PY=python3 takes an environment that has both
 	@if [ "$(PY)" = "$(BIN)/python" ]; then $(MAKE) --no-print-directory setup; fi
 	@PYTHONPATH=src $(PY) -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null || { \
 	    echo "error: $(PY) has no torch that sees a GPU."; \
 	    echo "remedy: on a GPU machine, $(BIN)/pip install -e '.[gpu]', or name a Python that has it: make gpu PY=python3."; \
 	    exit 2; }
-	PYTHONPATH=src $(PY) -m pytest tests/gpu -m gpu
+	PYTHONPATH=src $(PY) -m pytest tests/gpu tests/evaluate
+	@echo "to record every kernel's verdict: PYTHONPATH=src $(PY) tests/gpu/record.py --out tests/data/gpu --repeat 10"
