@@ -52,3 +52,21 @@ class Trap(PtxbenchError):  # noqa: N818  (the device's word for it)
         self.error = error
         self.line = line
         self.reason = reason
+
+
+class Fault(PtxbenchError):  # noqa: N818  (becomes a Trap)
+    """What a part that knows no lines reports in place of a `Trap`; whoever runs the instruction adds its line.
+
+    Attributes:
+        error: CUDA's name for it, such as `cudaErrorIllegalInstruction`.
+        reason: What happened.
+    """
+
+    def __init__(self, error: str, reason: str) -> None:
+        super().__init__(f"{error}: {reason}")
+        self.error = error
+        self.reason = reason
+
+    def at(self, line: int) -> Trap:
+        """The trap of the instruction in this line of the PTX text."""
+        return Trap(self.error, line, self.reason)
