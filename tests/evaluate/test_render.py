@@ -167,6 +167,13 @@ def test_a_build_failure_shows_the_first_errors_with_their_lines_and_counts_the_
     assert evidence(value)[-1] == "and 2 more in the verdict (--json)"
 
 
+def test_what_the_reason_already_says_is_not_said_again() -> None:
+    errors = tuple(Diagnostic(severity="error", message=f"no {name}") for name in ("apples", "pears"))
+    reason = Reason(code="compile_error", message="k.cu:3: no apples")
+    build = BuildStage(outcome=Outcome.FAILED, reason=reason, diagnostics=errors)
+    assert evidence(verdict(build=build)) == ("error: no pears",)
+
+
 def test_a_broken_rule_is_shown_with_its_evidence() -> None:
     finding = PolicyFinding(rule="forbidden_needed", place="binary", evidence="libcublas.so.13")
     policy = PolicyStage(

@@ -74,7 +74,8 @@ def evidence(verdict: Verdict) -> tuple[str, ...]:
     }
     if status.state not in (State.FAILED, State.CHEATED) or status.stage not in finders:
         return ()
-    lines = list(finders[status.stage](verdict))
+    said = status.reason.message if status.reason else ""
+    lines = [line for line, finding in finders[status.stage](verdict) if finding not in said]
     more = len(lines) - EVIDENCE_LINES
     return (*lines[:EVIDENCE_LINES], *([f"and {more} more in the verdict (--json)"] if more > 0 else []))
 
@@ -219,28 +220,32 @@ def _steps(verdict: Verdict) -> Table:
     return table
 
 
-def _policy_evidence(verdict: Verdict) -> Iterator[str]:
+# Each finder gives lines with the words that make the line superfluous where the reason already says them.
+
+
+def _policy_evidence(verdict: Verdict) -> Iterator[tuple[str, str]]:
     for finding in verdict.stages.policy.findings:
         line = f", line {finding.line}" if finding.line is not None else ""
-        yield f"{finding.rule} ({finding.place}{line}): {finding.evidence}"
+        yield f"{finding.rule} ({finding.place}{line}): {finding.evidence}", finding.evidence
 
 
-def _build_evidence(verdict: Verdict) -> Iterator[str]:
+def _build_evidence(verdict: Verdict) -> Iterator[tuple[str, str]]:
     for item in verdict.stages.build.diagnostics:
         if item.severity == "error":
             place = f"{item.file}:{item.line}: " if item.line is not None else ""
-            yield f"{place}error: {item.message}"
+            yield f"{place}error: {item.message}", item.message
 
 
-def _check_evidence(verdict: Verdict) -> Iterator[str]:
+def _check_evidence(verdict: Verdict) -> Iterator[tuple[str, str]]:
     for draw in verdict.stages.check.draws:
         for output in draw.outputs:
             if not output.published or output.contract is False:
-                yield _output_evidence(output)
+                line = _output_evidence(output)
+                yield line, line
         if not draw.inputs_unchanged:
-            yield "an input was changed"
+            yield "an input was changed", "an input was changed"
         if not draw.guards_intact:
-            yield "memory next to an output was written"
+            yield "memory next to an output was written", "memory next to an output was written"
 
 
 def _output_evidence(output: OutputCheck) -> str:
@@ -253,9 +258,9 @@ def _output_evidence(output: OutputCheck) -> str:
     return "; ".join(parts)
 
 
-def _sanitize_evidence(verdict: Verdict) -> Iterator[str]:
+def _sanitize_evidence(verdict: Verdict) -> Iterator[tuple[str, str]]:
     for run in verdict.stages.sanitize.runs:
         for finding in run.findings:
             place = f" ({finding.file}:{finding.line})" if finding.line is not None else ""
             inside = f" in {finding.kernel}" if finding.kernel else ""
-            yield f"{run.tool}: {finding.message}{inside}{place}"
+            yield f"{run.tool}: {finding.message}{inside}{place}", finding.message
