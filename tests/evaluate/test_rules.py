@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ptxbench.evaluate.outputs import Expectation, check_output
 from ptxbench.evaluate.rules import (
     NUMPY,
-    Expectation,
     Layout,
+    accumulation_allowance,
     block_errors,
-    check_output,
     contract_bounds,
     pieces,
     published_rule,
@@ -321,3 +321,45 @@ def test_both_rules_give_the_same_answer_in_pieces_as_in_one(
     if bad.any():
         assert bad[check.worst.index]
         assert check.pattern
+
+
+def test_a_single_wrong_element_among_a_million_breaks_the_contract() -> None:
+    rng = np.random.default_rng(5)
+    oracle = rng.standard_normal((256, 4096)).astype(np.float32)
+    library = bf16(oracle)
+    got = library.copy()
+    got[37, 1234] = BF16(float(oracle[37, 1234]) + 0.5)
+    rounding = rounding_errors(NUMPY, oracle, "bfloat16", 128)
+    bounds = contract_bounds(rounding, block_errors(NUMPY, library, oracle, 128), 2.0)
+    found = check_output(NUMPY, "C", got, Expectation(library, oracle, bounds))
+    assert block_errors(NUMPY, got, oracle, 128).max() < bounds.max() * 2
+    assert found.contract is False
+    assert found.failing == 1
+
+
+def test_an_honest_result_that_misses_the_published_rule_in_its_tail_keeps_the_contract() -> None:
+    rng = np.random.default_rng(6)
+    oracle = rng.standard_normal((256, 256))
+    noise = 4e-3
+    library = (oracle + noise * rng.standard_normal(oracle.shape)).astype(np.float32)
+    got = (oracle + noise * rng.standard_normal(oracle.shape)).astype(np.float32)
+    bounds = contract_bounds(
+        rounding_errors(NUMPY, oracle, "bfloat16", 128), block_errors(NUMPY, library, oracle, 128), 2.0
+    )
+    found = check_output(NUMPY, "dK", got, Expectation(library, oracle, bounds))
+    assert not found.published
+    assert found.contract is True
+
+
+def test_a_float32_output_may_miss_by_the_rounding_of_its_own_sum_and_no_more() -> None:
+    rng = np.random.default_rng(7)
+    scores = rng.standard_normal((64, 4096)).astype(np.float32)
+    exact = np.log(np.exp(scores.astype(np.float64)).sum(axis=1))[None, :]
+    one_by_one = np.zeros(64, np.float32)
+    for column in np.exp(scores).T:
+        one_by_one += column
+    honest = np.log(one_by_one)[None, :]
+    coarse = np.log(np.exp(bf16(scores).astype(np.float32)).sum(axis=1, dtype=np.float32))[None, :]
+    bounds = accumulation_allowance(rounding_errors(NUMPY, exact, "float32", 128), 4096 + 128)
+    assert (block_errors(NUMPY, honest, exact, 128) <= bounds).all()
+    assert not (block_errors(NUMPY, coarse, exact, 128) <= bounds).all()

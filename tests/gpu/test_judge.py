@@ -29,7 +29,7 @@ from ptxbench.evaluate.child.measuring import measure
 from ptxbench.evaluate.child.preparing import Baselines, draw_workload, prepare
 from ptxbench.evaluate.child.protocol import CandidateFiles, Measure
 from ptxbench.evaluate.child.tensors import TORCH
-from ptxbench.evaluate.rules import check_output
+from ptxbench.evaluate.outputs import check_output
 
 pytestmark = pytest.mark.gpu
 ROOT = Path(__file__).resolve().parents[2]

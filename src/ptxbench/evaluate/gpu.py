@@ -1,4 +1,4 @@
-"""The stages that need a GPU: check and time in one fresh process, then sanitize, then profile; compares nothing itself.
+"""The stages that need a GPU: check and time in one process, then sanitize, then profile; compares nothing itself.
 
 Time follows check in the same candidate process because a context costs 0.1-0.3 s of GPU; the verdict reports them in
 the order of `StageName`. The judge process does the work; this module asks it and reads the tools' reports.

@@ -1,4 +1,4 @@
-"""When a result counts as right: the published rule, the precision contract, and where failures lie; runs no kernel.
+"""When a result counts as right: the published rule and the precision contract; runs no kernel.
 
 Works on NumPy arrays in the core and on torch tensors in the judge: the caller passes the array library as `Ops`.
 Arrays are worked through in pieces, so that temporaries stay below about 1 GB at every size.
@@ -15,8 +15,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxbench.evaluate.patterns import FailureMap, describe_blocks
-from ptxbench.schema.stages import BlockError, OutputCheck, WorstElement
+from ptxbench.schema.stages import BlockError
 
 PIECE_ELEMENTS = 2**25
 """Elements per piece: about seven float32 temporaries of this many elements are alive at once (0.94 GB)."""
@@ -164,7 +163,7 @@ def published_rule(ops: Ops, got: Array, expected: Array, atol: float, rtol: flo
     Raises:
         ValueError: The shapes differ, or there is nothing to compare.
     """
-    layout = _same_layout(got, expected)
+    layout = same_layout(got, expected)
     xp = ops.xp
     got, expected = got.reshape(layout.shape), expected.reshape(layout.shape)
     counts, largest, relative = [], [], []
@@ -196,7 +195,7 @@ def block_errors(ops: Ops, got: Array, oracle: Array, block_rows: int) -> Floats
         ValueError: The shapes differ, or there is nothing to compare.
     """
     wide = "float64" if str(oracle.dtype).endswith("float64") else "float32"
-    layout = _same_layout(got, oracle)
+    layout = same_layout(got, oracle)
     got, oracle = got.reshape(layout.shape), oracle.reshape(layout.shape)
 
     def sums(piece: Piece) -> tuple[Array, Array]:
@@ -234,99 +233,18 @@ def contract_holds(errors: Floats, bounds: Floats) -> bool:
     return bool(errors.size) and errors.shape == bounds.shape and bool((errors <= bounds).all())
 
 
-# ---- one output by both rules, with the place of its failures (E19) ----
+def accumulation_allowance(rounding: Floats, terms: int) -> Floats:
+    """What a float32 output may miss whatever the library does: one rounding step times sqrt(`terms`).
 
-
-@dataclass(frozen=True)
-class Expectation:
-    """What one output is held against.
-
-    Attributes:
-        reference: The baseline's result (or the oracle's, where there is no baseline), for the published rule.
-        oracle: At least float32 accumulation; float64 where the output is float32.
-        bounds: What each block may miss (`contract_bounds`); None where the library's error is not known.
-        atol: Absolute tolerance of the published rule.
-        rtol: Relative tolerance of the published rule.
-        block_rows: Rows of a contract block.
+    `terms` is the number of float32 additions behind each value. An honest kernel may add in any order, and the error
+    of a sum of n terms grows like sqrt(n) rounding steps (Higham and Mary, A New Approach to Probabilistic Rounding
+    Error Analysis, 2019); any arithmetic of lower precision misses by thousands of steps.
     """
-
-    reference: Array
-    oracle: Array
-    bounds: Floats | None
-    atol: float = 1e-2
-    rtol: float = 1e-2
-    block_rows: int = 128
+    return rounding * math.sqrt(terms)
 
 
-def check_output(ops: Ops, name: str, got: Array, expectation: Expectation) -> OutputCheck:
-    """Judge one output by both rules; on a failure name the worst element, how many fail, and where they lie."""
-    reference = expectation.reference
-    published = published_rule(ops, got, reference, expectation.atol, expectation.rtol)
-    errors = bounds = None
-    if expectation.bounds is not None:
-        bounds = expectation.bounds
-        errors = block_errors(ops, got, expectation.oracle, expectation.block_rows)
-    pattern, worst = "", None
-    if not published.passed:
-        pattern, worst = locate(ops, got, expectation)
-    elif errors is not None and bounds is not None and not contract_holds(errors, bounds):
-        layout = Layout.of(tuple(got.shape))
-        pattern = describe_blocks(~(errors <= bounds), layout.rows, expectation.block_rows)
-    return OutputCheck(
-        name=name,
-        published=published.passed,
-        contract=None if errors is None or bounds is None else contract_holds(errors, bounds),
-        failing=published.failing,
-        total=published.total,
-        max_abs=published.max_abs,
-        max_rel=published.max_rel,
-        worst=worst,
-        block=None if errors is None or bounds is None else worst_block(errors, bounds),
-        pattern=pattern,
-    )
-
-
-def locate(ops: Ops, got: Array, expectation: Expectation) -> tuple[str, WorstElement]:
-    """Where the published rule fails, and the element that misses its bound by most (a non-finite one first)."""
-    shape = tuple(int(size) for size in got.shape)
-    layout = Layout.of(shape)
-    got, reference = got.reshape(layout.shape), expectation.reference.reshape(layout.shape)
-    summary = FailureMap(layout.heads, layout.rows, layout.columns)
-    most, place, values = -1.0, (0, 0, 0), (0.0, 0.0)
-    xp = ops.xp
-    for piece in pieces(layout, summary.tile_rows):
-        x, y = piece.of(got), piece.of(reference)
-        fails, difference, size = element_fails(ops, x, y, expectation.atol, expectation.rtol)
-        excess = difference / xp.clip(size * expectation.rtol, expectation.atol, None)
-        excess = xp.nan_to_num(excess, nan=float("inf"), posinf=float("inf"))
-        flat = int(xp.argmax(excess))
-        here = np.unravel_index(flat, tuple(excess.shape))
-        found = float(excess[here])
-        if found > most:
-            most = found
-            place = (piece.head + int(here[0]), piece.row + int(here[1]), int(here[2]))
-            values = (float(x[here]), float(y[here]))
-        _summarise(ops, summary, piece, (fails, xp.isfinite(ops.cast(x, "float32"))))
-    index = np.unravel_index(int(np.ravel_multi_index(place, layout.shape)), shape)
-    worst = WorstElement(index=tuple(int(i) for i in index), got=values[0], expected=values[1])
-    return summary.describe(), worst
-
-
-def _summarise(ops: Ops, summary: FailureMap, piece: Piece, masks: tuple[Array, Array]) -> None:
-    fails, finite = masks
-    xp = ops.xp
-    by_row = ops.to_numpy(xp.sum(fails, axis=2))
-    columns = summary.columns
-    tiles = [
-        ops.to_numpy(xp.sum(fails[:, :, start : start + summary.tile_columns], axis=2))
-        for start in range(0, columns, summary.tile_columns)
-    ]
-    by_column = ops.to_numpy(xp.sum(xp.sum(fails, axis=0), axis=0))
-    summary.add((piece.head, piece.row), by_row, by_column, np.stack(tiles, axis=-1))
-    summary.non_finite += int(xp.count_nonzero(~finite))
-
-
-def _same_layout(got: Array, expected: Array) -> Layout:
+def same_layout(got: Array, expected: Array) -> Layout:
+    """The layout of two arrays of one shape; ValueError where their shapes differ."""
     if tuple(got.shape) != tuple(expected.shape):
         raise ValueError(f"shapes differ: {tuple(got.shape)} against {tuple(expected.shape)}")
     return Layout.of(tuple(int(size) for size in got.shape))

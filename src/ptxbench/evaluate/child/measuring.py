@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ptxbench.evaluate.child.arena import Slot
 from ptxbench.evaluate.child.checking import (
@@ -19,6 +19,7 @@ from ptxbench.evaluate.child.checking import (
     fault_reason,
     generalises,
     outcome_of,
+    proven,
     stage,
 )
 from ptxbench.evaluate.child.desk import Candidate, Desk, make_slots, slot_count
@@ -135,6 +136,8 @@ class _Job:
         with self.phases.phase("check"):
             results = check_all(candidate.call, slots, self._request.problem, ready.draws)
             check = stage(results, ready.baselines.reference_name)
+        if check.outcome is Outcome.PASSED:
+            ready = replace(ready, draws=proven(ready.draws, results))
         timed = None
         if check.outcome is Outcome.PASSED and self._request.time:
             with self.phases.phase("time"):

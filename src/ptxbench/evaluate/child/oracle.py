@@ -14,7 +14,15 @@ import torch
 
 from ptxbench.evaluate.child.draws import Recipe
 from ptxbench.evaluate.child.tensors import TORCH, Tensors
-from ptxbench.evaluate.rules import Expectation, Floats, Layout, block_errors, contract_bounds, rounding_errors
+from ptxbench.evaluate.outputs import Expectation
+from ptxbench.evaluate.rules import (
+    Floats,
+    Layout,
+    accumulation_allowance,
+    block_errors,
+    contract_bounds,
+    rounding_errors,
+)
 from ptxbench.schema.problem import DType, Problem, Workload
 from ptxbench.suite import library_error
 
@@ -150,6 +158,8 @@ def expectations(
         bounds = None
         if error is not None:
             rounding = rounding_errors(TORCH, truth, spec.dtype.value, contract.block_rows)
+            if spec.dtype is DType.FLOAT32:
+                rounding = accumulation_allowance(rounding, _terms(problem, workload))
             bounds = contract_bounds(rounding, error, contract.library_factor)
         held[spec.name] = Expectation(
             reference=truth if library is None else library[spec.name],
@@ -160,6 +170,12 @@ def expectations(
             block_rows=contract.block_rows,
         )
     return held
+
+
+def _terms(problem: Problem, workload: Workload) -> int:
+    """Additions behind one log-sum-exp: a dot product over the head and a sum over the keys."""
+    axes = problem.axis_values(workload)
+    return axes["S"] + axes["D"]
 
 
 def _stored(problem: Problem, workload: Workload, recipe: Recipe, output: str, layout: Layout) -> Floats | None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import time
 
 from ptxbench.evaluate.child.arena import View
-from ptxbench.evaluate.child.checking import fault_reason
+from ptxbench.evaluate.child.checking import Prepared, fault_reason, right
 from ptxbench.evaluate.child.desk import Candidate, Desk, Tool, make_slots
 from ptxbench.evaluate.child.faults import CandidateFault
 from ptxbench.evaluate.child.measuring import probe
-from ptxbench.evaluate.child.preparing import Baselines, draw_workload, references
+from ptxbench.evaluate.child.preparing import Baselines, draw_workload, prepare
 from ptxbench.evaluate.child.process import Ended
 from ptxbench.evaluate.child.protocol import Wrapped, WrappedRun
-from ptxbench.evaluate.child.tensors import TORCH, Tensors
-from ptxbench.evaluate.rules import published_rule
-from ptxbench.schema.problem import Contract
+from ptxbench.evaluate.child.tensors import Tensors
 from ptxbench.schema.stages import Reason
 
 
@@ -28,7 +26,7 @@ def run_wrapped(desk: Desk, request: Wrapped) -> WrappedRun:
     tool = Tool(request.wrapper, request.staged, request.keep_root)
     problem, workload = request.problem, request.workload
     (draw,) = draw_workload(problem, workload, ("normal",), desk.device.generator(request.seed))
-    expected = references(Baselines.find(problem).usable_on(draw), draw)
+    (prepared,) = prepare(Baselines.find(problem).usable_on(draw), [draw])
     with desk.memory() as memory:
         (slot,) = make_slots(memory, problem, (workload,), 1)
         view = slot.view(problem, workload)
@@ -41,13 +39,13 @@ def run_wrapped(desk: Desk, request: Wrapped) -> WrappedRun:
             reason, ended = _enter(candidate, view, until)
         finally:
             candidate.end()
-        right = None if reason else _right(view, expected, problem.contract)
+        written = None if reason else view.take_outputs()
     return WrappedRun(
         returncode=ended.returncode,
         stdout=ended.stdout,
         stderr=ended.stderr,
         called=reason is None,
-        outputs_right=right,
+        outputs_right=None if written is None else _all_right(prepared, written),
         seconds=time.monotonic() - started,
         reason=reason,
         fatal=probe(desk) if reason else "",
@@ -70,7 +68,5 @@ def _enter(candidate: Candidate, view: View, until: float) -> tuple[Reason | Non
         return reason or fault_reason(fault), fault.ended or candidate.end()
 
 
-def _right(view: View, expected: Tensors, contract: Contract) -> bool:
-    rule = (contract.published_atol, contract.published_rtol)
-    got = view.take_outputs()
-    return all(published_rule(TORCH, got[name], wanted, *rule).passed for name, wanted in expected.items())
+def _all_right(prepared: Prepared, got: Tensors) -> bool:
+    return all(right(held, name, got[name]) for name, held in prepared.expected.items())
