@@ -86,11 +86,6 @@ def prepare(baselines: Baselines, draws: Sequence[Draw]) -> list[Prepared]:
     return prepared
 
 
-def references(baselines: Baselines, draw: Draw) -> Tensors:
-    """What the published rule compares with: the library's results, or the oracle's where there is no library."""
-    return _library(baselines, draw) or oracle.oracle(baselines.problem, draw.inputs)
-
-
 def _library(baselines: Baselines, draw: Draw) -> Tensors | None:
     problem, reference = baselines.problem, baselines.reference
     if reference is None:
