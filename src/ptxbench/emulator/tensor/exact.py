@@ -1,0 +1,140 @@
+"""The H200's tensor-core arithmetic bit for bit, in integers; knows no instruction and no layout.
+
+One step adds all products and the addend at once: each term is aligned to the largest exponent of any, its magnitude
+truncated to F fraction bits, the terms summed exactly, and the sum rounded once. A product's exponent is the sum of its
+factors' exponents, not normalised. Measured on an H200, no mismatch in 327680 results of each type; the published
+account of the scheme is "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix Cores" (arXiv 2511.10909).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxbench.emulator.tensor.fast import to_f16, to_f32
+from ptxbench.emulator.tensor.formats import FORMATS, Bits, Format, Parts, parts
+
+_NOTHING = -(10**6)
+_BLOCK = 1 << 19
+"""Products handled at once, so that temporaries stay in the cache."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """How a kind of unit rounds."""
+
+    fraction: int
+    """Fraction bits kept of each aligned term."""
+    result: str
+    """`f32`: truncated to 23 fraction bits; `f32short`: truncated to 13; `f16`: to nearest even."""
+
+
+WIDE = Step(25, "f32")
+SHORT = Step(13, "f32short")
+WIDE_HALF = Step(25, "f16")
+SHORT_HALF = Step(13, "f16")
+
+
+def fused(a: Bits, b: Bits, types: tuple[Format, Format], addend: NDArray[np.float32] | None, step: Step) -> Bits:
+    """One step: A times B transposed plus the addend.
+
+    Args:
+        a: Element bits [M, K].
+        b: Element bits [N, K].
+        types: Formats of A and B.
+        addend: float32 [M, N] (a float16 addend converted), or None for no addend.
+        step: The unit's rounding.
+
+    Returns:
+        Bits [M, N]: uint32 of float32, or uint16 of float16.
+    """
+    left, right = parts(a, types[0]), parts(b, types[1])
+    c = np.zeros((a.shape[0], b.shape[0]), np.float32) if addend is None else np.ascontiguousarray(addend)
+    added = parts(c.view(np.uint32), FORMATS["f32"])
+    rows = max(1, _BLOCK // (b.shape[0] * b.shape[1]))
+    blocks = [_finite(left, right, added, slice(at, at + rows), step) for at in range(0, a.shape[0], rows)]
+    bits = np.concatenate(blocks)
+    if any(each.special is not None for each in (left, right, added)):
+        bits = _with_specials(bits, left, right, added)
+    return bits
+
+
+def _finite(a: Parts, b: Parts, c: Parts, rows: slice, step: Step) -> Bits:
+    mantissa = a.mantissa[rows, None, :] * b.mantissa[None, :, :]
+    exponent = np.where(mantissa == 0, _NOTHING, a.exponent[rows, None, :] + b.exponent[None, :, :])
+    c_mantissa = c.mantissa[rows]
+    c_exponent = np.where(c_mantissa == 0, _NOTHING, c.exponent[rows])
+    largest = np.maximum(exponent.max(axis=2), c_exponent)
+    terms = _aligned(mantissa, largest[:, :, None] - exponent, step.fraction - a.fraction - b.fraction)
+    total = terms.sum(axis=2) + _aligned(c_mantissa, largest - c_exponent, step.fraction - c.fraction)
+    scale = np.where(total == 0, 0, largest - step.fraction).astype(np.int32)
+    return _rounded(np.ldexp(total.astype(np.float64), scale), step)
+
+
+def _aligned(mantissa: NDArray[np.int64], down: NDArray[np.int64], up: int) -> NDArray[np.int64]:
+    """The mantissas shifted by `up - down`, magnitudes truncated."""
+    magnitude = np.abs(mantissa)
+    if up > 0:
+        magnitude = magnitude << up
+    else:
+        down = down - up
+    kept = magnitude >> np.minimum(down, 63)
+    return np.where(mantissa < 0, -kept, kept)
+
+
+def _rounded(exact: NDArray[np.float64], step: Step) -> Bits:
+    if step.result == "f16":
+        return np.where(exact == 0, np.uint16(0), to_f16(exact))
+    bits = truncated(exact).view(np.uint32)
+    return bits & np.uint32(0xFFFFFC00) if step.result == "f32short" else bits
+
+
+def truncated(exact: NDArray[np.float64]) -> NDArray[np.float32]:
+    """float64 to float32 toward zero; what is 2^128 or more becomes infinite, and zero is positive."""
+    nearest = exact.astype(np.float32)
+    beyond = np.abs(nearest.astype(np.float64)) > np.abs(exact)
+    result = np.where(beyond & (np.abs(exact) < 2.0**128), np.nextafter(nearest, np.float32(0)), nearest)
+    return np.where(result == 0, np.float32(0), result)
+
+
+def _with_specials(bits: Bits, a: Parts, b: Parts, c: Parts) -> Bits:
+    """The results where an operand is infinite or NaN: as if all finite operands were 1, -1 or 0."""
+    left, right = _signs(a), _signs(b)
+    outcome = (left[:, None, :] * right[None, :, :]).sum(axis=2)
+    if c.special is not None:
+        outcome = outcome + np.where(np.isfinite(c.special), 0.0, c.special)
+    special: NDArray[np.float64] = outcome
+    shown: Bits = to_f16(special) if bits.dtype == np.uint16 else to_f32(special.astype(np.float32))
+    return np.where(np.isfinite(special), bits, shown)
+
+
+def _signs(of: Parts) -> NDArray[Any]:
+    return np.sign(of.mantissa).astype(np.float64) if of.special is None else of.special
+
+
+def split_eight_bit(a: Bits, b: Bits, types: tuple[Format, Format], addend: Bits) -> Bits:
+    """mma.sync on fp8 operands: Hopper converts them to float16 and takes two steps, then adds C on its own.
+
+    The first step takes bytes 0 and 1 of every 32-bit register, the second bytes 2 and 3 on top of it; a float32
+    addition (to nearest even), or a float16 one, brings in C.
+
+    Args:
+        a: Element bits [M, K]; K a multiple of 4.
+        b: Element bits [N, K].
+        types: Formats of A and B.
+        addend: uint32 bits of float32 or uint16 bits of float16, [M, N].
+    """
+    half = addend.dtype == np.uint16
+    step = WIDE_HALF if half else WIDE
+    first = np.arange(a.shape[1]) % 4 < 2
+    low = fused(a[:, first], b[:, first], types, None, step)
+    high = fused(a[:, ~first], b[:, ~first], types, _as_f32(low), step)
+    total = _as_f32(high) + _as_f32(addend)
+    return to_f16(total) if half else to_f32(total)
+
+
+def _as_f32(bits: Bits) -> NDArray[np.float32]:
+    return bits.view(np.float16).astype(np.float32) if bits.dtype == np.uint16 else bits.view(np.float32)

@@ -1,0 +1,109 @@
+"""`mma.sync`: its static form and its product on registers of whole warps; dense forms of PTX ISA, section mma."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxbench.emulator.errors import Unsupported
+from ptxbench.emulator.ptx.ir import Instruction
+from ptxbench.emulator.tensor import exact, fast
+from ptxbench.emulator.tensor.formats import FORMATS, Bits, Format
+from ptxbench.emulator.tensor.fragments import mma_a, mma_b, mma_c
+
+LANES = 32
+_SHAPE = re.compile(r"m(8|16)n8k(\d+)\Z")
+
+
+@dataclass(frozen=True)
+class Mma:
+    """What the text of one instruction fixes."""
+
+    m: int
+    k: int
+    types: tuple[Format, Format]
+    """Of A and B."""
+    result: Format
+    """Of C and D: f64, f32, f16 or s32."""
+    satfinite: bool = False
+    xor: bool = False
+    """For b1: whether bits are combined by exclusive or, else by and."""
+
+    @classmethod
+    def parse(cls, ins: Instruction) -> Mma:
+        """The form of a dense `mma.sync`.
+
+        Raises:
+            Unsupported: It is another instruction, or a form that is not implemented.
+        """
+        words = ins.modifiers
+        shape = next((found for word in words if (found := _SHAPE.match(word))), None)
+        types = [FORMATS[word] for word in words if word in FORMATS]
+        odd = shape is None or len(types) != 4 or any(word.startswith(("sp", "kind")) for word in words)
+        if ins.opcode != "mma" or shape is None or odd or (shape[0] == "m8n8k4" and types[1].name == "f16"):
+            raise Unsupported(ins.name, ins.line)
+        return cls(
+            m=int(shape[1]),
+            k=int(shape[2]),
+            types=(types[1], types[2]),
+            result=types[0],
+            satfinite="satfinite" in words,
+            xor="xor" in words,
+        )
+
+    def multiply(
+        self, a: Sequence[Bits] | Bits, b: Sequence[Bits] | Bits, c: Sequence[Bits] | Bits, mode: str = "fast"
+    ) -> Bits:
+        """D of each warp.
+
+        Args:
+            a: Registers of A, each an array over lanes (a multiple of 32); uint32, or uint64 for f64.
+            b: Registers of B.
+            c: Registers of C.
+            mode: `fast` or `exact`.
+
+        Returns:
+            [registers of D, lanes], uint32 or uint64.
+        """
+        left = mma_a(self.m, self.k, self.types[0].bits).matrix(np.asarray(a))
+        right = mma_b(self.k, self.types[1].bits).matrix(np.asarray(b))
+        fragment = mma_c(self.m, self.result.bits)
+        addend = fragment.matrix(np.asarray(c))
+        if self.result.name == "s32":
+            made = self._integer(left, right, addend)
+        elif self.result.name == "f64":
+            made = _double(left, right, addend)
+        elif mode == "exact":
+            made = np.stack([self._exact(*each) for each in zip(left, right, addend, strict=True)])
+        else:
+            made = self._fast(left, right, addend)
+        return fragment.spread(made)
+
+    def _integer(self, a: Bits, b: Bits, c: Bits) -> Bits:
+        total = fast.product(a, b, self.types).astype(np.int64)
+        if self.xor:
+            ones = a.sum(axis=-1, dtype=np.int64)[..., :, None] + b.sum(axis=-1, dtype=np.int64)[..., None, :]
+            total = ones - 2 * total
+        return fast.to_s32(total + c.view(np.int32), self.satfinite)
+
+    def _fast(self, a: Bits, b: Bits, c: Bits) -> Bits:
+        total = fast.product(a, b, self.types)
+        if self.result.bits == 16:
+            return fast.to_f16(total + c.view(np.float16).astype(np.float32))
+        return fast.to_f32(total + c.view(np.float32))
+
+    def _exact(self, a: Bits, b: Bits, c: Bits) -> Bits:
+        if self.types[0].bits == 8:
+            return exact.split_eight_bit(a, b, self.types, c)
+        if self.result.bits == 16:
+            return exact.fused(a, b, self.types, c.view(np.float16).astype(np.float32), exact.WIDE_HALF)
+        return exact.fused(a, b, self.types, c.view(np.float32), exact.WIDE)
+
+
+def _double(a: Bits, b: Bits, c: Bits) -> Bits:
+    total = np.matmul(a.view(np.float64), b.view(np.float64).swapaxes(-1, -2)) + c.view(np.float64)
+    made: Bits = total.view(np.uint64)
+    return made

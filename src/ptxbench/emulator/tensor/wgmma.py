@@ -1,0 +1,152 @@
+"""`wgmma.mma_async`: its static form, the shared memory it reads, and its product; neither issue nor completion.
+
+PTX ISA, section Asynchronous Warpgroup Level Matrix Instructions. M is 64; lanes are the 128 of a warpgroup.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ptxbench.emulator.errors import Unsupported
+from ptxbench.emulator.ptx.ir import Immediate, Instruction, Vector
+from ptxbench.emulator.tensor import exact, fast
+from ptxbench.emulator.tensor.descriptor import CHUNK, Descriptor, chunk_addresses
+from ptxbench.emulator.tensor.formats import FORMATS, Bits, Format
+from ptxbench.emulator.tensor.fragments import unpack, wgmma_a, wgmma_d
+
+M = 64
+LANES = 128
+_SHAPE = re.compile(r"m64n(\d+)k(\d+)\Z")
+
+
+@dataclass(frozen=True)
+class Wgmma:
+    """What the text of one instruction fixes."""
+
+    n: int
+    k: int
+    types: tuple[Format, Format]
+    """Of A and B."""
+    result: Format
+    """f32, f16 or s32."""
+    a_in_registers: bool
+    negated: tuple[bool, bool] = (False, False)
+    transposed: tuple[bool, bool] = (False, False)
+    """Whether A, B are MN-major in shared memory."""
+    satfinite: bool = False
+
+    @classmethod
+    def parse(cls, ins: Instruction) -> Wgmma:
+        """The form of a dense `wgmma.mma_async`.
+
+        Raises:
+            Unsupported: It is another instruction.
+        """
+        shape = next((found for word in ins.modifiers if (found := _SHAPE.match(word))), None)
+        types = [FORMATS[word] for word in ins.modifiers if word in FORMATS]
+        if ins.opcode != "wgmma" or shape is None or len(types) != 3 or "sp" in ins.modifiers:
+            raise Unsupported(ins.name, ins.line)
+        in_registers = isinstance(ins.operands[1], Vector)
+        flags = [item.value for item in ins.operands[4:] if isinstance(item, Immediate)]
+        negated = tuple(flag == -1 for flag in flags[:2]) if flags else (False, False)
+        transposed = [flag == 1 for flag in flags[2:]]
+        if in_registers and transposed:
+            transposed = [False, *transposed]
+        return cls(
+            n=int(shape[1]),
+            k=int(shape[2]),
+            types=(types[1], types[2]),
+            result=types[0],
+            a_in_registers=in_registers,
+            negated=(negated[0], negated[1]),
+            transposed=(transposed[0], transposed[1]) if transposed else (False, False),
+            satfinite="satfinite" in ins.modifiers,
+        )
+
+    @property
+    def d_registers(self) -> int:
+        """32-bit registers of the accumulator in each lane."""
+        return self.n // 4 if self.result.bits == 16 else self.n // 2
+
+    def a_addresses(self, descriptor: Descriptor) -> NDArray[np.int64]:
+        """Shared-memory byte addresses of A's 16-byte chunks; the order is `a_matrix`'s. Read-only."""
+        return self._addresses(descriptor, M, 0)
+
+    def b_addresses(self, descriptor: Descriptor) -> NDArray[np.int64]:
+        """Shared-memory byte addresses of B's 16-byte chunks; the order is `b_matrix`'s. Read-only."""
+        return self._addresses(descriptor, self.n, 1)
+
+    def _addresses(self, descriptor: Descriptor, rows: int, side: int) -> NDArray[np.int64]:
+        bits = self.types[side].bits
+        return chunk_addresses(descriptor, rows, self.k * bits // 8, max(bits // 8, 1), self.transposed[side])
+
+    def a_matrix(self, chunks: NDArray[np.uint8]) -> Bits:
+        """A's element bits [64, K] from chunks: uint8 [..., 16], one for each address of `a_addresses`."""
+        return self._matrix(chunks, M, 0)
+
+    def b_matrix(self, chunks: NDArray[np.uint8]) -> Bits:
+        """B's element bits [N, K] from chunks: uint8 [..., 16], one for each address of `b_addresses`."""
+        return self._matrix(chunks, self.n, 1)
+
+    def _matrix(self, chunks: NDArray[np.uint8], rows: int, side: int) -> Bits:
+        flat = np.ascontiguousarray(chunks).reshape(-1, CHUNK)
+        if self.transposed[side]:
+            return unpack(flat.reshape(self.k, -1), self.types[side].bits)[:, :rows].T
+        return unpack(flat.reshape(rows, -1), self.types[side].bits)
+
+    def a_from_registers(self, registers: Sequence[Bits] | Bits) -> Bits:
+        """A's element bits [64, K] from four registers of 128 lanes."""
+        made: Bits = wgmma_a(self.types[0].bits).matrix(np.asarray(registers))[0]
+        return made
+
+    def multiply(
+        self, a: Bits, b: Bits, c_registers: Sequence[Bits] | Bits, scale_d: bool, mode: str = "fast"
+    ) -> NDArray[np.uint32]:
+        """The new accumulator.
+
+        Args:
+            a: Element bits [64, K].
+            b: Element bits [N, K].
+            c_registers: The old accumulator, `d_registers` arrays of 128 uint32; unread without `scale_d`.
+            scale_d: Whether the old accumulator is added.
+            mode: `fast` or `exact`.
+
+        Returns:
+            uint32 [d_registers, 128].
+        """
+        fragment = wgmma_d(self.n, max(self.result.bits, 16))
+        c = fragment.matrix(np.asarray(c_registers, np.uint32))[0] if scale_d else None
+        made = self._integer(a, b, c) if not self.types[0].floating else self._floating(a, b, c, mode)
+        return fragment.spread(made[None]).astype(np.uint32, copy=False)
+
+    def _integer(self, a: Bits, b: Bits, c: Bits | None) -> Bits:
+        total = fast.product(a, b, self.types).astype(np.int64)
+        if c is not None:
+            total = total + c.view(np.int32)
+        return fast.to_s32(total, self.satfinite)
+
+    def _floating(self, a: Bits, b: Bits, c: Bits | None, mode: str) -> Bits:
+        a, b = (_negated(bits) if flag else bits for bits, flag in zip((a, b), self.negated, strict=True))
+        half = self.result.bits == 16
+        addend = None if c is None else c.view(np.float16).astype(np.float32) if half else c.view(np.float32)
+        if mode == "exact":
+            narrow = self.types[0].bits == 8
+            steps = (exact.SHORT_HALF, exact.WIDE_HALF) if half else (exact.SHORT, exact.WIDE)
+            return exact.fused(a, b, self.types, addend, steps[0] if narrow else steps[1])
+        total = fast.product(a, b, self.types)
+        if addend is not None:
+            total += addend
+        return fast.to_f16(total) if half else fast.to_f32(total)
+
+
+def _negated(bits: Bits) -> Bits:
+    """Floating-point bits with the other sign."""
+    dtype: np.dtype[Any] = bits.dtype
+    made: Bits = bits ^ dtype.type(1 << (dtype.itemsize * 8 - 1))
+    return made
