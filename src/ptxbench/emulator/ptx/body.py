@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from ptxbench.emulator.errors import PtxError
 from ptxbench.emulator.ptx.ir import Guard, Instruction, Label, Location, Operand, Register, TensorAddress, Vector
+from ptxbench.emulator.ptx.isa import canonical
 from ptxbench.emulator.ptx.operands import operand, split
 from ptxbench.emulator.ptx.scopes import Names, Scope
 from ptxbench.emulator.ptx.source import Cursor, Source
@@ -183,7 +184,7 @@ class Body:
         line = self.source.line(position)
         known = self._mnemonics.get(mnemonic)
         if known is None:
-            words = tuple(re.sub(r"\s+", "", mnemonic).split("."))
+            words = tuple(canonical(re.sub(r"\s+", "", mnemonic)).split("."))
             known = self._mnemonics[mnemonic] = (words[0], words[1:])
         opcode, modifiers = known
         guard = None

@@ -138,7 +138,8 @@ class Instruction:
     opcode: str
     """First word: `add`, `wgmma`, `cp`, `mbarrier`, ..."""
     modifiers: tuple[str, ...]
-    """The other words in order, without dots, `::` kept: `("async", "bulk", "tensor", "2d", "shared::cluster")`."""
+    """The other words without dots, `::` kept, in the order of the PTX ISA's syntax, whatever order the text has:
+    `("async", "bulk", "tensor", "2d", "shared::cluster", "global", "tile", "mbarrier::complete_tx::bytes")`."""
     operands: tuple[Operand, ...]
     guard: Guard | None
     index: int
@@ -181,7 +182,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Function:
-    """A kernel (`entry`) or a device function."""
+    """A kernel (`entry`) or a device function; without blocks it is declared but not defined (`vprintf`)."""
 
     name: str
     entry: bool

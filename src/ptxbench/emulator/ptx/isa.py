@@ -26,14 +26,14 @@ from itertools import product
 from pathlib import Path
 
 from ptxbench.emulator.ptx.ir import Instruction
-from ptxbench.emulator.ptx.shapes import OperandSpec, fits, read_specs
+from ptxbench.emulator.ptx.shapes import OperandSpec, arrange, fits, read_specs
 
 TARGETS = ("sm_90a", "sm_100a")
 _FORMS = Path(__file__).parent / "forms"
 _TABLES = ("arithmetic", "movement", "asynchronous", "control", "matrices", "tcgen05")
 _GROUP = re.compile(r"<([^>]*)>|\(([^)]*)\)|\{([^}]*)\}")
 _SET = re.compile(r"\$(\w+)")
-_LOAD_MODE = re.compile(r"tile(::\w+)?\Z|im2col(_no_offs|::w(::128)?)?\Z")
+_LONGEST = 250
 
 
 class Kind(StrEnum):
@@ -135,7 +135,7 @@ def _fill(mnemonic: str, alternatives: Sequence[str]) -> str:
 def describe(instruction: Instruction) -> Description | None:
     """The form of an instruction, by its mnemonic and the kinds of its operands; None if the ISA has no such form."""
     return next(
-        (each for each in _candidates(_canonical(instruction)) if fits(each.operands, instruction.operands)), None
+        (each for each in _candidates(canonical(instruction.name)) if fits(each.operands, instruction.operands)), None
     )
 
 
@@ -143,7 +143,7 @@ def unsupported(instruction: Instruction) -> str | None:
     """Why the tables do not have an instruction; None if they have it."""
     if describe(instruction) is not None:
         return None
-    if _candidates(_canonical(instruction)):
+    if _candidates(canonical(instruction.name)):
         return f"`{instruction.name}` does not take these operands"
     return f"`{instruction.name}` is no instruction of PTX ISA 9.0 for {' or '.join(TARGETS)}"
 
@@ -156,8 +156,7 @@ def described(mnemonic: str) -> tuple[Description, ...]:
 @lru_cache(maxsize=4096)
 def is_blocking(mnemonic: str) -> bool:
     """Whether an instruction of this mnemonic may have to wait for others."""
-    rows = _by_opcode().get(mnemonic.split(".", 1)[0], ())
-    return any(row.blocking and row.pattern.match(mnemonic) is not None for _, row in rows)
+    return any(row.blocking and row.pattern.match(mnemonic) is not None for _, row in _rows_of(mnemonic))
 
 
 def coverage() -> tuple[Form, ...]:
@@ -176,24 +175,30 @@ def operands(form: Form, mnemonic: str) -> tuple[OperandSpec, ...]:
     return next(each.operands for each in _candidates(mnemonic) if each.form is form)
 
 
-def _canonical(instruction: Instruction) -> str:
-    """The mnemonic, with the load mode of a tensor copy where the ISA's syntax has it: assemblers take it anywhere."""
-    if instruction.opcode != "cp" or "tensor" not in instruction.modifiers:
-        return instruction.name
-    modes = [word for word in instruction.modifiers if _LOAD_MODE.match(word)]
-    rest = [word for word in instruction.modifiers if not _LOAD_MODE.match(word)]
-    ends = [place for place, word in enumerate(rest) if word.startswith("mbarrier::") or word == "bulk_group"]
-    ends = ends or [place + 1 for place, word in enumerate(rest) if word == "global"]
-    if len(modes) != 1 or not ends:
-        return instruction.name
-    return ".".join((instruction.opcode, *rest[: ends[0]], modes[0], *rest[ends[0] :]))
+@lru_cache(maxsize=4096)
+def canonical(mnemonic: str) -> str:
+    """The mnemonic with its modifiers in the ISA's order, which assemblers do not insist on; as it is if unknown.
+
+    Types, state spaces and layouts keep their order among themselves, because there it carries meaning.
+    """
+    rows = _rows_of(mnemonic)
+    if any(row.pattern.match(mnemonic) for _, row in rows):
+        return mnemonic
+    words = mnemonic.split(".")[1:]
+    arranged = (arrange(row.full, _GROUP, words) for _, row in rows)
+    return next((f"{mnemonic.split('.', maxsplit=1)[0]}.{'.'.join(each)}" for each in arranged if each), mnemonic)
+
+
+def _rows_of(mnemonic: str) -> Sequence[tuple[int, _Row]]:
+    """Rows of the same opcode; none for what is too long to be a mnemonic, so that caches stay small."""
+    return _by_opcode().get(mnemonic.split(".", 1)[0], ()) if len(mnemonic) <= _LONGEST else ()
 
 
 @lru_cache(maxsize=4096)
 def _candidates(mnemonic: str) -> tuple[Description, ...]:
     words = tuple(mnemonic.split("."))
     found = []
-    for number, row in _by_opcode().get(words[0], ()):
+    for number, row in _rows_of(mnemonic):
         match = row.pattern.match(mnemonic)
         if match:
             found.append(Description(_catalogue()[number, match.groups()], read_specs(row.operands, words)))

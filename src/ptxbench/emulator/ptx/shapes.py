@@ -180,3 +180,48 @@ _CHECKS: dict[str, Callable[[OperandSpec, Operand], bool]] = {
     "sink": lambda _, operand: isinstance(operand, Sink),
     "label": lambda _, operand: isinstance(operand, Label | Vector),
 }
+
+
+_ORDERED = (
+    _TYPE,
+    re.compile(r"(?:global|local|const|param|shared)(?:::\w+)?\Z"),
+    re.compile(r"(?:row|col)\Z"),
+)
+
+
+def arrange(pattern: str, group: re.Pattern[str], words: Sequence[str]) -> list[str] | None:
+    """Bring modifiers into the order of a row's mnemonic; None if they are not its modifiers.
+
+    Args:
+        pattern: The row's mnemonic, sets written out.
+        group: Matches one of its choices; the third group of a match is an optional one.
+        words: The modifiers, in any order.
+    """
+    left, made, position = list(words), [], 0
+    for match in [*group.finditer(pattern), None]:
+        fixed = pattern[position : match.start() if match else None].split(".")[1 if position == 0 else 0 :]
+        if not _take([word for word in fixed if word], left):
+            return None
+        made += [word for word in fixed if word]
+        if match is None:
+            break
+        position = match.end()
+        choices = [choice.split(".")[1:] for choice in (match[1] or match[2] or match[3] or "").split("|")]
+        chosen = next((choice for choice in sorted(choices, key=len, reverse=True) if _take(choice, left)), None)
+        if chosen is None and match[3] is None:
+            return None
+        made += chosen or []
+    return None if left else made
+
+
+def _take(wanted: Sequence[str], left: list[str]) -> bool:
+    """Remove the words from what is left, all or none; a word that may not overtake others must be their first."""
+    rest = list(left)
+    for word in wanted:
+        order = next((kind for kind in _ORDERED if kind.match(word)), None)
+        first = next((each for each in rest if order is None or order.match(each)), None) if order else word
+        if word != first or word not in rest:
+            return False
+        rest.remove(word)
+    left[:] = rest
+    return True
