@@ -2,12 +2,14 @@
 
 Run `python benchmarks/build.py [--repeat N] [SOURCE.cu ...]`. Both sides compile the same source with the same flags
 for the same target, in turn, each time from nothing; resubmission is the same source built again in one process.
+Seconds are wall time, which other work on the machine stretches; the ratio of processor time stands beside it.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import resource
 import shutil
 import statistics
 import tempfile
@@ -37,13 +39,21 @@ COLD_GOAL, AGAIN_GOAL = 2.5, 10.0
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """Median seconds of one source."""
+    """Medians of one source: seconds of wall time, and of processor time (`_cpu`)."""
 
     source: Path
     headers: str
     plain: float
     cold: float
     again: float
+    plain_cpu: float
+    cold_cpu: float
+
+
+def cpu_seconds() -> float:
+    """Processor time of all that this process has started and waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def plain_seconds(source: Path, settings: Settings) -> float:
@@ -59,35 +69,35 @@ def plain_seconds(source: Path, settings: Settings) -> float:
     return call.seconds
 
 
-def our_seconds(source: Path, settings: Settings) -> tuple[float, float, str]:
-    """A cold build and a resubmission of it: seconds of each, and the headers that served."""
-    candidate = Candidate.from_source(source.read_text())
-    shutil.rmtree(settings.cache / "builds", ignore_errors=True)
-    times = []
-    for _ in range(2):
-        began = time.perf_counter()
-        built = build(candidate, TARGET, settings)
-        times.append(time.perf_counter() - began)
-        if built.library is None:
-            raise SystemExit(f"The build fails on {source}:\n{built.stage.log}")
-    return times[0], times[1], built.stage.headers
+def our_build(source: Path, settings: Settings) -> tuple[float, str]:
+    """Seconds of one build of ours, and the headers that served."""
+    began = time.perf_counter()
+    built = build(Candidate.from_source(source.read_text()), TARGET, settings)
+    seconds = time.perf_counter() - began
+    if built.library is None:
+        raise SystemExit(f"The build fails on {source}:\n{built.stage.log}")
+    return seconds, built.stage.headers
 
 
 def measure(source: Path, repeat: int, settings: Settings) -> Row:
     """Medians over `repeat` rounds, the two sides in turn."""
-    plain, cold, again, headers = [], [], [], ""
+    rounds, headers = [], ""
     for _ in range(repeat):
-        plain.append(plain_seconds(source, settings))
-        first, second, headers = our_seconds(source, settings)
-        cold.append(first)
-        again.append(second)
-    return Row(source, headers, statistics.median(plain), statistics.median(cold), statistics.median(again))
+        marks = [cpu_seconds()]
+        plain = plain_seconds(source, settings)
+        marks.append(cpu_seconds())
+        shutil.rmtree(settings.cache / "builds", ignore_errors=True)
+        cold, headers = our_build(source, settings)
+        marks.append(cpu_seconds())
+        again, _ = our_build(source, settings)
+        rounds.append((plain, cold, again, marks[1] - marks[0], marks[2] - marks[1]))
+    return Row(source, headers, *(statistics.median(column) for column in zip(*rounds, strict=True)))
 
 
 def table(rows: list[Row]) -> Table:
     """The rows with their ratios, those that miss a goal in red."""
     result = Table(title=f"Seconds to build for {TARGET.value} (medians)")
-    for heading in ("source", "headers", "plain nvcc", "cold", "faster", "again", "faster"):
+    for heading in ("source", "headers", "plain nvcc", "cold", "faster", "(CPU)", "again", "faster"):
         result.add_column(heading, justify="left" if heading in ("source", "headers") else "right")
     for row in rows:
         ratios = [
@@ -96,7 +106,8 @@ def table(rows: list[Row]) -> Table:
         ]
         name = str(row.source.relative_to(ROOT) if row.source.is_relative_to(ROOT) else row.source)
         seconds = f"{row.plain:.2f}", f"{row.cold:.2f}", f"{row.again:.4f}"
-        result.add_row(name, row.headers, seconds[0], seconds[1], ratios[0], seconds[2], ratios[1])
+        cpu = f"{row.plain_cpu / row.cold_cpu:.1f}x"
+        result.add_row(name, row.headers, seconds[0], seconds[1], ratios[0], cpu, seconds[2], ratios[1])
     return result
 
 
