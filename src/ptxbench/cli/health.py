@@ -11,6 +11,7 @@ from rich.text import Text
 
 from ptxbench.evaluate.diagnosis import Check, CheckState, Diagnosis
 from ptxbench.evaluate.doctor import diagnose
+from ptxbench.evaluate.selftest import run_selftest
 from ptxbench.settings import Settings
 
 STYLES = {CheckState.OK: "green", CheckState.MISSING: "bold red", CheckState.WARNING: "yellow"}
@@ -18,7 +19,7 @@ STYLES = {CheckState.OK: "green", CheckState.MISSING: "bold red", CheckState.WAR
 
 def report_health(*, json: bool) -> int:
     """Check this machine, print the diagnosis and give its exit code."""
-    diagnosis = diagnose(Settings.load())
+    diagnosis = diagnose(Settings.load(), run_selftest)
     if json:
         sys.stdout.write(diagnosis.model_dump_json(indent=2) + "\n")
         return diagnosis.exit_code

@@ -34,7 +34,7 @@ from ptxbench.toolchain.toolkit import find_ncu, find_sanitizer, find_toolkit
 Progress = Callable[[StageName, str], None]
 """Told each stage's name as it begins, and a word about it."""
 
-CALL_SECONDS = 10.0
+CALL_SECONDS = 5.0
 """A call that takes longer counts as hung: the slowest honest kernels of the suite take tenths of a second."""
 
 MEASURE_SECONDS = 180.0

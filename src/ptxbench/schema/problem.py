@@ -72,6 +72,8 @@ class Contract(Frozen):
     """Rows of the flattened leading axes over which the RMS-relative error is taken."""
     library_factor: float = 2.0
     """An output block may have this multiple of the library's own RMS-relative error."""
+    structured_factor: float = 4.0
+    """The same for structured inputs, on which honest kernels of other designs differ by up to three times."""
 
 
 class Policy(Frozen):

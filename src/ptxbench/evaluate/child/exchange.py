@@ -34,7 +34,7 @@ _MAX_PROTECTIONS = 32
 
 @dataclass(frozen=True)
 class Answer:
-    """Everything that came for one order; `wall_ns` is the judge's clock up to RETURNED, 0 where there is none."""
+    """Everything that came for one order; `wall_ns` is the judge's clock from CALLING to RETURNED, else 0."""
 
     done: Done
     wall_ns: int
@@ -50,18 +50,17 @@ class Exchange:
 
     Attributes:
         kind: Of the order.
-        started: When it was sent (perf_counter_ns).
         named: Kernel names that are known already.
         phase: The last one reported in this exchange.
         done: The last message, once it is there.
     """
 
     kind: Kind
-    started: int
     named: int
     phase: Phase | None = None
     done: Done | None = None
     _passed: int = 0
+    _entered: int = 0
     _wall_ns: int = 0
     _names: list[str] = field(default_factory=list)
     _modules: list[Module] = field(default_factory=list)
@@ -95,8 +94,10 @@ class Exchange:
     def _progress(self, message: Progress) -> None:
         phases = _PHASES.get(self.kind, ())
         self._require(self._passed < len(phases) and phases[self._passed] is message.phase, message)
-        if message.phase is Phase.RETURNED:
-            self._wall_ns = time.perf_counter_ns() - self.started
+        if message.phase is Phase.CALLING:
+            self._entered = time.perf_counter_ns()
+        elif message.phase is Phase.RETURNED:
+            self._wall_ns = time.perf_counter_ns() - self._entered
         self.phase = message.phase
         self._passed += 1
 

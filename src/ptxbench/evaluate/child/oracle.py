@@ -160,7 +160,8 @@ def expectations(
             rounding = rounding_errors(TORCH, truth, spec.dtype.value, contract.block_rows)
             if spec.dtype is DType.FLOAT32:
                 rounding = accumulation_allowance(rounding, _terms(problem, workload))
-            bounds = contract_bounds(rounding, error, contract.library_factor)
+            factor = contract.library_factor if recipe == "normal" else contract.structured_factor
+            bounds = contract_bounds(rounding, error, factor)
         held[spec.name] = Expectation(
             reference=truth if library is None else library[spec.name],
             oracle=truth,

@@ -51,7 +51,7 @@ class CallResult:
     """One call that returned without an error.
 
     Attributes:
-        wall_ns: The judge's clock, from the order to the report that the device is idle again.
+        wall_ns: The judge's clock, from the report that `run` is entered to the report that the device is idle again.
         host_ns: The same by the process's own clock, without the channel.
         spans: Device activity in the call; None where it was not asked for or the instrument failed.
         instrument_error: CUPTI's name for what went wrong, else empty.
@@ -224,12 +224,11 @@ class Session:
 
     def _exchange(self, kind: Kind, payload: bytes, deadline: float) -> Answer:
         self._expect_silence()
-        started = time.perf_counter_ns()
         try:
             self._send(kind, payload)
         except ClosedError:
             self._gone()
-        return self._answer(time.monotonic() + deadline, started)
+        return self._answer(time.monotonic() + deadline)
 
     def _expect_silence(self) -> None:
         try:
@@ -241,10 +240,10 @@ class Session:
         if not silent:
             self._fail("forged_reply", "A message came that nobody had asked for.")
 
-    def _answer(self, until: float, started: int = 0) -> Answer:
+    def _answer(self, until: float) -> Answer:
         """Receive everything that belongs to the oldest order without an answer."""
         kind, sequence = self._waiting.popleft()
-        exchange = Exchange(kind, started, len(self._names))
+        exchange = Exchange(kind, len(self._names))
         try:
             while exchange.done is None:
                 exchange.take(self._channel.receive(sequence, until))
