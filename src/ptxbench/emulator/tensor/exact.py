@@ -1,4 +1,4 @@
-"""The H200's tensor-core arithmetic bit for bit, in integers; knows no instruction and no layout.
+"""The H200's tensor-core arithmetic bit for bit; knows no instruction and no layout.
 
 One step adds all products and the addend at once: each term is aligned to the largest exponent of any, its magnitude
 truncated to F fraction bits, the terms summed exactly, and the sum rounded once. A product's exponent is the sum of its
@@ -15,11 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxbench.emulator.tensor.fast import to_f16, to_f32
-from ptxbench.emulator.tensor.formats import FORMATS, Bits, Format, Parts, parts
-
-_NOTHING = -(10**6)
-_BLOCK = 1 << 19
-"""Products handled at once, so that temporaries stay in the cache."""
+from ptxbench.emulator.tensor.formats import FORMATS, NOTHING, Bits, Format, Parts, parts
 
 
 @dataclass(frozen=True)
@@ -42,47 +38,36 @@ def fused(a: Bits, b: Bits, types: tuple[Format, Format], addend: NDArray[np.flo
     """One step: A times B transposed plus the addend.
 
     Args:
-        a: Element bits [M, K].
-        b: Element bits [N, K].
+        a: Element bits [..., M, K].
+        b: Element bits [..., N, K].
         types: Formats of A and B.
-        addend: float32 [M, N] (a float16 addend converted), or None for no addend.
+        addend: float32 [..., M, N] (a float16 addend converted), or None for no addend.
         step: The unit's rounding.
 
     Returns:
-        Bits [M, N]: uint32 of float32, or uint16 of float16.
+        Bits [..., M, N]: uint32 of float32, or uint16 of float16.
     """
     left, right = parts(a, types[0]), parts(b, types[1])
-    c = np.zeros((a.shape[0], b.shape[0]), np.float32) if addend is None else np.ascontiguousarray(addend)
-    added = parts(c.view(np.uint32), FORMATS["f32"])
-    rows = max(1, _BLOCK // (b.shape[0] * b.shape[1]))
-    blocks = [_finite(left, right, added, slice(at, at + rows), step) for at in range(0, a.shape[0], rows)]
-    bits = np.concatenate(blocks)
-    if any(each.special is not None for each in (left, right, added)):
+    added = None if addend is None else parts(np.ascontiguousarray(addend).view(np.uint32), FORMATS["f32"])
+    bits = _rounded(_sum(left, right, added, step.fraction), step)
+    if any(each is not None and each.special is not None for each in (left, right, added)):
         bits = _with_specials(bits, left, right, added)
     return bits
 
 
-def _finite(a: Parts, b: Parts, c: Parts, rows: slice, step: Step) -> Bits:
-    mantissa = a.mantissa[rows, None, :] * b.mantissa[None, :, :]
-    exponent = np.where(mantissa == 0, _NOTHING, a.exponent[rows, None, :] + b.exponent[None, :, :])
-    c_mantissa = c.mantissa[rows]
-    c_exponent = np.where(c_mantissa == 0, _NOTHING, c.exponent[rows])
-    largest = np.maximum(exponent.max(axis=2), c_exponent)
-    terms = _aligned(mantissa, largest[:, :, None] - exponent, step.fraction - a.fraction - b.fraction)
-    total = terms.sum(axis=2) + _aligned(c_mantissa, largest - c_exponent, step.fraction - c.fraction)
-    scale = np.where(total == 0, 0, largest - step.fraction).astype(np.int32)
-    return _rounded(np.ldexp(total.astype(np.float64), scale), step)
-
-
-def _aligned(mantissa: NDArray[np.int64], down: NDArray[np.int64], up: int) -> NDArray[np.int64]:
-    """The mantissas shifted by `up - down`, magnitudes truncated."""
-    magnitude = np.abs(mantissa)
-    if up > 0:
-        magnitude = magnitude << up
-    else:
-        down = down - up
-    kept = magnitude >> np.minimum(down, 63)
-    return np.where(mantissa < 0, -kept, kept)
+def _sum(a: Parts, b: Parts, c: Parts | None, fraction: int) -> NDArray[np.float64]:
+    """The aligned, truncated terms' sum; float64 holds every number on the way exactly."""
+    depth = range(a.values.shape[-1])
+    largest = np.full((), NOTHING, np.int32) if c is None else c.exponents
+    for k in depth:
+        largest = np.maximum(largest, a.exponents[..., :, None, k] + b.exponents[..., None, :, k])
+    down = np.where(largest < NOTHING // 2, 0, fraction - largest)
+    scale = np.ldexp(1.0, down)
+    total = np.zeros(scale.shape) if c is None else np.trunc(c.values * scale)
+    for k in depth:
+        total += np.trunc(a.values[..., :, None, k] * b.values[..., None, :, k] * scale)
+    exact: NDArray[np.float64] = np.ldexp(total, -down)
+    return exact
 
 
 def _rounded(exact: NDArray[np.float64], step: Step) -> Bits:
@@ -100,11 +85,11 @@ def truncated(exact: NDArray[np.float64]) -> NDArray[np.float32]:
     return np.where(result == 0, np.float32(0), result)
 
 
-def _with_specials(bits: Bits, a: Parts, b: Parts, c: Parts) -> Bits:
+def _with_specials(bits: Bits, a: Parts, b: Parts, c: Parts | None) -> Bits:
     """The results where an operand is infinite or NaN: as if all finite operands were 1, -1 or 0."""
     left, right = _signs(a), _signs(b)
-    outcome = (left[:, None, :] * right[None, :, :]).sum(axis=2)
-    if c.special is not None:
+    outcome = (left[..., :, None, :] * right[..., None, :, :]).sum(axis=-1)
+    if c is not None and c.special is not None:
         outcome = outcome + np.where(np.isfinite(c.special), 0.0, c.special)
     special: NDArray[np.float64] = outcome
     shown: Bits = to_f16(special) if bits.dtype == np.uint16 else to_f32(special.astype(np.float32))
@@ -112,7 +97,7 @@ def _with_specials(bits: Bits, a: Parts, b: Parts, c: Parts) -> Bits:
 
 
 def _signs(of: Parts) -> NDArray[Any]:
-    return np.sign(of.mantissa).astype(np.float64) if of.special is None else of.special
+    return np.sign(of.values) if of.special is None else of.special
 
 
 def split_eight_bit(a: Bits, b: Bits, types: tuple[Format, Format], addend: Bits) -> Bits:
@@ -122,16 +107,16 @@ def split_eight_bit(a: Bits, b: Bits, types: tuple[Format, Format], addend: Bits
     addition (to nearest even), or a float16 one, brings in C.
 
     Args:
-        a: Element bits [M, K]; K a multiple of 4.
-        b: Element bits [N, K].
+        a: Element bits [..., M, K]; K a multiple of 4.
+        b: Element bits [..., N, K].
         types: Formats of A and B.
-        addend: uint32 bits of float32 or uint16 bits of float16, [M, N].
+        addend: uint32 bits of float32 or uint16 bits of float16, [..., M, N].
     """
     half = addend.dtype == np.uint16
     step = WIDE_HALF if half else WIDE
-    first = np.arange(a.shape[1]) % 4 < 2
-    low = fused(a[:, first], b[:, first], types, None, step)
-    high = fused(a[:, ~first], b[:, ~first], types, _as_f32(low), step)
+    first = np.arange(a.shape[-1]) % 4 < 2
+    low = fused(a[..., first], b[..., first], types, None, step)
+    high = fused(a[..., ~first], b[..., ~first], types, _as_f32(low), step)
     total = _as_f32(high) + _as_f32(addend)
     return to_f16(total) if half else to_f32(total)
 

@@ -89,38 +89,29 @@ def decode(bits: Bits, format_: Format) -> NDArray[np.float32]:
 
 @dataclass(frozen=True)
 class Parts:
-    """Finite numbers as mantissa * 2^(exponent - fraction); special ones have mantissa 0 and lie in `special`."""
+    """Finite numbers beside the exponents that an adder aligns them by."""
 
-    mantissa: NDArray[np.int64]
-    """Signed; not normalised: a subnormal keeps the smallest exponent of its format."""
-    exponent: NDArray[np.int64]
-    fraction: int
+    values: NDArray[np.float64]
+    """0 where the number is special."""
+    exponents: NDArray[np.int32]
+    """Of the leading bit's place, not normalised: a subnormal has the smallest of its format. `NOTHING` for zero."""
     special: NDArray[np.float64] | None
     """None if all are finite; else the infinities and NaNs, with 0, 1 or -1 (the sign) for finite ones."""
 
 
+NOTHING = -(1 << 20)
+"""Below every exponent, and below every sum of two."""
+
+
 def parts(bits: Bits, format_: Format) -> Parts:
-    """Sign, mantissa and exponent of floating-point bits (any shape)."""
-    if format_.name == "tf32":
-        bits = bits >> np.uint32(13)
-    width, low = format_.exponent, format_.mantissa
-    wide = bits.astype(np.int64)
-    fraction = wide & ((1 << low) - 1)
-    field = wide >> low & ((1 << width) - 1)
-    negative = wide >> (width + low) & 1
-    bias, top = (1 << (width - 1)) - 1, (1 << width) - 1
-    mantissa = np.where(field > 0, fraction | (1 << low), fraction)
-    exponent = np.maximum(field, 1) - bias
-    if format_.name == "e4m3":
-        nan = (field == top) & (fraction == 7)
-        infinite = np.zeros_like(nan)
-    else:
-        nan = (field == top) & (fraction != 0)
-        infinite = (field == top) & (fraction == 0)
-    odd = nan | infinite
-    signed = np.where(negative > 0, -mantissa, mantissa)
-    if not odd.any():
-        return Parts(signed, exponent, low, None)
-    sign = np.sign(signed).astype(np.float64)
-    special = np.where(nan, np.nan, np.where(infinite, sign * np.inf, sign))
-    return Parts(np.where(odd, 0, signed), exponent, low, special)
+    """Values and exponents of floating-point bits (any shape)."""
+    values = decode(bits, format_).astype(np.float64)
+    low = 13 if format_.name == "tf32" else 0
+    field = bits.astype(np.int32, copy=False) >> (low + format_.mantissa) & ((1 << format_.exponent) - 1)
+    exponents = np.maximum(field, 1) - ((1 << (format_.exponent - 1)) - 1)
+    exponents = np.where(values == 0, NOTHING, exponents).astype(np.int32)
+    finite = np.isfinite(values)
+    if finite.all():
+        return Parts(values, exponents, None)
+    special = np.where(finite, np.sign(values), values)
+    return Parts(np.where(finite, values, 0.0), np.where(finite, exponents, NOTHING).astype(np.int32), special)

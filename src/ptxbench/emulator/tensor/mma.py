@@ -54,6 +54,7 @@ class Mma:
             xor="xor" in words,
         )
 
+    @np.errstate(all="ignore")
     def multiply(
         self, a: Sequence[Bits] | Bits, b: Sequence[Bits] | Bits, c: Sequence[Bits] | Bits, mode: str = "fast"
     ) -> Bits:
@@ -77,7 +78,7 @@ class Mma:
         elif self.result.name == "f64":
             made = _double(left, right, addend)
         elif mode == "exact":
-            made = np.stack([self._exact(*each) for each in zip(left, right, addend, strict=True)])
+            made = self._exact(left, right, addend)
         else:
             made = self._fast(left, right, addend)
         return fragment.spread(made)

@@ -105,6 +105,7 @@ class Wgmma:
         made: Bits = wgmma_a(self.types[0].bits).matrix(np.asarray(registers))[0]
         return made
 
+    @np.errstate(all="ignore")
     def multiply(
         self, a: Bits, b: Bits, c_registers: Sequence[Bits] | Bits, scale_d: bool, mode: str = "fast"
     ) -> NDArray[np.uint32]:
