@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ptxbench.emulator.ptx import isa
 from ptxbench.emulator.ptx.shapes import OperandSpec
 
-WIDTHS = {"8": "b", "16": "h", "32": "r", "64": "d", "128": "q"}
+WIDTHS = {8: "b", 16: "h", 32: "r", 64: "d", 128: "q"}
 HEAD = """.version 9.0
 .target {target}
 .address_size 64
@@ -25,6 +25,7 @@ HEAD = """.version 9.0
   .local .align 16 .b8 local_data[64];
   .shared .align 16 .b8 shared_data[64];
   .param .align 16 .b8 argument[64];
+  TARGETS: .branchtargets LABEL;
 """
 
 
@@ -32,12 +33,11 @@ def width_of(type_: str) -> str:
     """Letter of the registers that hold a type."""
     if type_ == "pred":
         return "p"
-    base, _, times = type_.partition("x") if not type_.startswith(("e", "ue")) else (type_, "", "")
     if type_.startswith(("e", "ue")):
-        bits = {"e2m1x2": 8, "e2m1x4": 16}.get(type_, 32 if type_.endswith("x4") else 16)
-    else:
-        bits = int("".join(letter for letter in base.replace("bf", "f") if letter.isdecimal())) * int(times or 1)
-    return WIDTHS[str(bits)]
+        element = 4 if type_.startswith("e2m1") else 8
+        return WIDTHS[element * int(type_.partition("x")[2] or 1)]
+    base, _, times = type_.partition("x")
+    return WIDTHS[int("".join(letter for letter in base if letter.isdecimal())) * int(times or 1)]
 
 
 class Sampler:
@@ -70,7 +70,8 @@ class Sampler:
             return f"[{self.register('b64')}, {{{coordinates}}}]"
         if kind == "offsets":
             return "{" + ", ".join(self.register("b16") for _ in range(spec.count)) + "}"
-        return {"immediate": str(spec.value), "label": "LABEL", "sink": "_", "call": "callee, ()"}[kind]
+        label = "TARGETS" if mnemonic.startswith("brx") else "LABEL"
+        return {"immediate": str(spec.value), "label": label, "sink": "_", "call": "callee, ()"}[kind]
 
 
 def instruction(mnemonic: str, specs: Sequence[OperandSpec]) -> str:
@@ -86,3 +87,9 @@ def instructions(target: str, variants: bool) -> Iterator[tuple[isa.Form, str]]:
             names = isa.mnemonics(form)
             for mnemonic in names if variants else names[:1]:
                 yield form, instruction(mnemonic, isa.operands(form, mnemonic))
+
+
+def text(target: str, lines: Sequence[str]) -> tuple[str, int]:
+    """A module whose kernel has these instructions, and the line of the first."""
+    head = HEAD.format(target=target)
+    return head + "\n".join(lines) + "\nLABEL:\nret;\n}\n", head.count("\n") + 1

@@ -184,6 +184,8 @@ class Body:
         line = self.source.line(position)
         known = self._mnemonics.get(mnemonic)
         if known is None:
+            if len(self._mnemonics) >= self.source.limits.mnemonics:
+                self.source.fail(position, "there are too many different mnemonics")
             words = tuple(canonical(re.sub(r"\s+", "", mnemonic)).split("."))
             known = self._mnemonics[mnemonic] = (words[0], words[1:])
         opcode, modifiers = known

@@ -18,6 +18,7 @@ WARP_SIZE = 32
 _MAX_LENGTH = 4096
 _MAX_DEPTH = 24
 _INTEGER = re.compile(r"(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|(0[0-7]*)|([1-9]\d*))U?\Z")
+_FLOATING = re.compile(r"(?=.*[.eE])(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?\Z")
 _DECIMAL = re.compile(r"-?(?:0|[1-9]\d{0,18})\Z")
 _LEVELS: tuple[tuple[str, ...], ...] = (
     ("||",),
@@ -177,7 +178,7 @@ class _Expression:
             bits = _Bits(int(token[2:], 16))
             bits.kind = "f32" if head == "0f" else "f64"
             return bits
-        if token[:1].isdecimal() or (token[:1] == "." and token[1:2].isdecimal()):
+        if _FLOATING.match(token):
             return float(token)
         raise self.fail(f"`{token[:60]}` is not a constant")
 

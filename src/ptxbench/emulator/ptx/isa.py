@@ -34,6 +34,7 @@ _TABLES = ("arithmetic", "movement", "asynchronous", "control", "matrices", "tcg
 _GROUP = re.compile(r"<([^>]*)>|\(([^)]*)\)|\{([^}]*)\}")
 _SET = re.compile(r"\$(\w+)")
 _LONGEST = 250
+_MOST_WORDS = 20
 
 
 class Kind(StrEnum):
@@ -185,6 +186,8 @@ def canonical(mnemonic: str) -> str:
     if any(row.pattern.match(mnemonic) for _, row in rows):
         return mnemonic
     words = mnemonic.split(".")[1:]
+    if len(words) > _MOST_WORDS:
+        return mnemonic
     arranged = (arrange(row.full, _GROUP, words) for _, row in rows)
     return next((f"{mnemonic.split('.', maxsplit=1)[0]}.{'.'.join(each)}" for each in arranged if each), mnemonic)
 

@@ -26,6 +26,8 @@ class Limits:
     functions: int = 20_000
     instructions: int = 2_000_000
     """Over all functions."""
+    mnemonics: int = 20_000
+    """Different ones in one function; the ISA has fewer."""
     variables: int = 500_000
     """Over all functions and the module."""
     variable_bytes: int = 1 << 40

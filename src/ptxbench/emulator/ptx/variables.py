@@ -19,6 +19,8 @@ SPACES = {f".{space}": space for space in Space}
 """State space by its directive."""
 _LANES = {"v2": 2, "v4": 4, "v8": 8}
 _ADDRESS = re.compile(r"(?:(generic)\s*\(\s*)?([A-Za-z][\w$]*|[_$%][\w$]+)\s*(\))?\s*([+-].*)?\Z", re.DOTALL)
+_PLAIN_NUMBERS = re.compile(r"(?:\s*\d{1,19}\s*,)*\s*\d{1,19}\s*")
+_OCTAL = re.compile(r"\b0\d")
 _MASKED = re.compile(r"(0[xX][fF]{2}0*)\s*\(\s*(.*?)\s*\)\Z", re.DOTALL)
 _PACK = {("f", 4): "<f", ("f", 8): "<d", ("f", 2): "<e"}
 
@@ -165,9 +167,13 @@ class _Initialiser:
         text = self._text()
         line = self.cursor.source.line(start)
         flat = text.replace("{", " ").replace("}", " ") if "{" in text else text
-        for item in flat.split(","):
-            if item.strip():
-                self._item(item.strip(), line)
+        if _PLAIN_NUMBERS.fullmatch(flat) and not _OCTAL.search(flat) and self.head.type[0] != "f":
+            mask, width = (1 << 8 * self.width) - 1, self.width
+            self.data = bytearray(b"".join((int(item) & mask).to_bytes(width, "little") for item in flat.split(",")))
+        else:
+            for item in flat.split(","):
+                if item.strip():
+                    self._item(item.strip(), line)
         total = len(self.data) if size is None else size
         if len(self.data) > total:
             self.cursor.fail(f"an initialiser has {len(self.data)} bytes for {total}")
