@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median as middle_of
 
 from ptxbench.evaluate.child.instrument import Activity, check_spans
 from ptxbench.evaluate.child.preparing import Baselines
@@ -63,6 +64,15 @@ def conservation(series: Series, files: CandidateFiles, loaded: Sequence[str]) -
         hint = "Launch the same kernels in every call; choose by shape alone, and set up in the first call."
         return Outcome.INCONCLUSIVE, Reason(code="kernels_vary", message=message, hint=hint)
     return None
+
+
+def launch_cost(series: Series, empty_call_ms: float) -> float:
+    """Milliseconds that an honest launch costs beyond its kernels, by the judge's clock.
+
+    An empty call shows what the way to the process and back costs; a library's call, under the same instrument, what
+    a launch and the wait for its end cost.
+    """
+    return empty_call_ms + max(0.0, middle_of(series.launch_costs) if series.launch_costs else 0.0)
 
 
 def wall_clock(series: Series, launch_cost_ms: float) -> Witness:
@@ -172,7 +182,7 @@ def time_stage(series: Series, baselines: Baselines, context: Context) -> TimeSt
     )
     if middle == 0.0:
         return _with(stage, judgement or _foreign("A timed call did no work on the device."))
-    second = wall_clock(series, context.launch_cost_ms)
+    second = wall_clock(series, launch_cost(series, context.launch_cost_ms))
     numbers = {
         "candidate": samples_of(series.milliseconds, context.states),
         "baselines": baseline_times(context.problem, series, baselines.libraries, context.states),

@@ -7,6 +7,7 @@ of the timed outputs is taken out and checked. The next call is released only af
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -96,6 +97,7 @@ class Series:
     Attributes:
         candidate: Each sample.
         libraries: Milliseconds of each sample by the library's place in the list.
+        launch_costs: Milliseconds by which the judge's clock read more than the instrument around a library's call.
         outputs_checked: Timed calls whose outputs were taken out and checked.
         wrong: Why a timed call's outputs were not right; ends the series.
         proven: No mistake explains it: nothing was written, or the result of other inputs.
@@ -103,6 +105,7 @@ class Series:
 
     candidate: list[Timed] = field(default_factory=list)
     libraries: list[list[float]] = field(default_factory=list)
+    launch_costs: list[float] = field(default_factory=list)
     outputs_checked: int = 0
     wrong: Reason | None = None
     proven: bool = False
@@ -151,9 +154,10 @@ class Timer:
                     series.proven = not_computed(got, [each for each in draws if each is not prepared])
                     break
             for samples, calls in zip(series.libraries, bound, strict=True):
-                milliseconds = self._library(calls[turn.draw])
+                milliseconds, wall = self._library(calls[turn.draw])
                 if turn.sample:
                     samples.append(milliseconds)
+                    series.launch_costs.append(wall - milliseconds)
         return series
 
     def _candidate(self, view: View, inputs: Tensors) -> Timed:
@@ -165,14 +169,17 @@ class Timer:
             raise InstrumentError(result.instrument_error or "the candidate's process sent no activity")
         return Timed(result.spans, result.wall_ns / 1e6)
 
-    def _library(self, call: Call) -> float:
+    def _library(self, call: Call) -> tuple[float, float]:
+        """Milliseconds of one call by the instrument, and by the clock."""
         assert self._meter is not None
         self._bench.flush_l2()
         self._bench.synchronize()
         with self._meter.window() as window:
+            started = time.perf_counter_ns()
             call()
             self._bench.synchronize()
-        return window.result.duration_ns / 1e6
+            wall = time.perf_counter_ns() - started
+        return window.result.duration_ns / 1e6, wall / 1e6
 
 
 def not_computed(got: Tensors, others: Sequence[Prepared]) -> bool:
