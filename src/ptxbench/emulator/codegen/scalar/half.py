@@ -1,0 +1,97 @@
+"""float16 and bfloat16 arithmetic with one rounding for each result, single or two to a register; no approximations.
+
+PTX ISA, section Half Precision Floating Point Instructions; NaNs, zeros and `.relu` as measured on an H200.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ptxbench.emulator.codegen.scalar.compare import floats
+from ptxbench.emulator.codegen.scalar.form import Bits, Form, Run, ScalarOp, halves, same
+from ptxbench.emulator.codegen.scalar.rounding import F64, canonical, flush16, sum_odd, to_quantum
+
+_TYPES = ("f16", "bf16")
+_OOB_NAN = 0x7FF7
+"""What a tensor copy with `oobFill` NaN puts outside of a tensor: `.oob` treats it as zero."""
+
+
+def narrow(value: F64, type_: str) -> Bits:
+    """float64 (exact, or rounded to odd) to the bits of float16 or bfloat16, to nearest even; NaNs canonical."""
+    if type_ == "f16":
+        return canonical(np.asarray(value).astype(np.float16))
+    rounded = to_quantum(value, 8, 7, "rn")
+    bits = np.asarray(rounded.astype(np.float32)).view(np.uint32) >> np.uint32(16)
+    return np.where(np.isnan(value), np.uint16(0x7FFF), bits.astype(np.uint16))
+
+
+def _element(form: Form, type_: str, compute: Callable[..., F64]) -> Run:
+    """Modifiers around a function of float64 arrays that hold the operands of one element."""
+    ftz = form.ftz and type_ == "f16"
+    sat, relu, oob = (word in form.words for word in ("sat", "relu", "oob"))
+    one = np.uint16(0x3C00 if type_ == "f16" else 0x3F80)
+    nan = np.uint16(0x7FFF)
+    top = np.uint16(0x8000)
+
+    def run(*registers: Bits) -> Bits:
+        given = tuple(flush16(each) for each in registers) if ftz else registers
+        made = narrow(compute(*(floats(each, type_).astype(np.float64) for each in given)), type_)
+        if ftz:
+            made = flush16(made)
+        if sat:
+            made = np.where(made >= top, np.uint16(0), np.where(made == nan, np.uint16(0), np.minimum(made, one)))
+        if relu:
+            made = np.where(made >= top, np.uint16(0), made)
+        if oob:
+            outside = np.logical_or.reduce([each == np.uint16(_OOB_NAN) for each in registers])
+            made = np.where(outside, np.uint16(0), made)
+        return made
+
+    return run
+
+
+def _built(form: Form, count: int, compute: Callable[..., F64]) -> ScalarOp | None:
+    type_ = form.type.removesuffix("x2")
+    if type_ not in _TYPES or len(form.types) != 1:
+        return None
+    run = _element(form, type_, compute)
+    return same(halves(run) if form.type.endswith("x2") else run, form.type, count)
+
+
+def add(form: Form) -> ScalarOp | None:
+    """`add` and `sub`."""
+    if form.ins.opcode == "sub":
+        return _built(form, 2, lambda a, b: sum_odd(a, -b))
+    return _built(form, 2, sum_odd)
+
+
+def mul(form: Form) -> ScalarOp | None:
+    """`mul`; the product is exact in float64."""
+    return _built(form, 2, np.multiply)
+
+
+def fma(form: Form) -> ScalarOp | None:
+    """`fma`, with `.relu` and `.oob`."""
+    return _built(form, 3, lambda a, b, c: sum_odd(a * b, c))
+
+
+def signs(form: Form) -> ScalarOp | None:
+    """`neg` and `abs`; a NaN becomes canonical."""
+    type_ = form.type.removesuffix("x2")
+    if type_ not in _TYPES:
+        return None
+    negate, ftz = form.ins.opcode == "neg", form.ftz and type_ == "f16"
+    infinity = np.uint16(0x7C00 if type_ == "f16" else 0x7F80)
+    low = np.uint16(0x7FFF)
+
+    def run(a: Bits) -> Bits:
+        given = flush16(a) if ftz else a
+        changed = given ^ ~low if negate else given & low
+        return np.where((a & low) > infinity, low, changed)
+
+    return same(halves(run) if form.type.endswith("x2") else run, form.type, 1)
+
+
+BUILDERS = {"add": (add,), "sub": (add,), "mul": (mul,), "fma": (fma,), "neg": (signs,), "abs": (signs,)}
