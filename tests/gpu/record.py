@@ -64,12 +64,12 @@ def line(name: str, verdict: Verdict, seconds: float) -> str:
     )
 
 
-def record_all(gpu: GpuEvaluator, folder: Path, only: str) -> None:
-    """Judge every kernel that matches `only`."""
+def record_all(gpu: GpuEvaluator, folder: Path, only: list[str]) -> None:
+    """Judge every kernel that matches one of the patterns."""
     expected: dict[str, dict[str, dict[str, Any]]] = tomllib.loads((KERNELS / "expected.toml").read_text())
     for group, entries in expected.items():
         for name, entry in entries.items():
-            if not fnmatchcase(f"{group}.{name}", only):
+            if not any(fnmatchcase(f"{group}.{name}", pattern) for pattern in only):
                 continue
             runs = [(f"{group}-{name}", frozenset[StageName]())]
             if entry.get("again"):
@@ -102,7 +102,7 @@ def main() -> int:
     """Parse the arguments and record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=ROOT / "tests" / "data" / "gpu")
-    parser.add_argument("--only", default="*")
+    parser.add_argument("--only", nargs="*", default=["*"], help="patterns of GROUP.NAME")
     parser.add_argument("--repeat", type=int, default=0)
     arguments = parser.parse_args()
     verdicts = arguments.out / "verdicts"
