@@ -28,16 +28,16 @@ def cnot(form: Form) -> ScalarOp:
 def lop3(form: Form) -> ScalarOp:
     """`lop3`: any function of three bits; table entry number 4a + 2b + c."""
     table = form.immediate(len(form.ins.operands) - (2 if form.paired else 1)) or 0
-    run = _by_table(table & 0xFF)
+    made = _by_table(table & 0xFF)
     if not form.paired:
-        return same(run, "b32", 3)
+        return same(lambda a, b, c, _: made(a, b, c), "b32", 4)
     join: Run = np.logical_and if "and" in form.words else np.logical_or
 
-    def both(a: Bits, b: Bits, c: Bits, q: Bits) -> tuple[Bits, Bits]:
-        made = run(a, b, c)
-        return made, join(made != 0, q)
+    def both(a: Bits, b: Bits, c: Bits, _: Bits, q: Bits) -> tuple[Bits, Bits]:
+        word = made(a, b, c)
+        return word, join(word != 0, q)
 
-    return ScalarOp(both, ("b32", "b32", "b32", "pred"), ("b32", "pred"))
+    return ScalarOp(both, ("b32", "b32", "b32", "b32", "pred"), ("b32", "pred"))
 
 
 _HALF: tuple[Run, ...] = (

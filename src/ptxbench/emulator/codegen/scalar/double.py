@@ -42,8 +42,10 @@ def rounded(value: Fraction, mode: str, zero: float = 0.0) -> float:
     whole += up
     if whole.bit_length() + quantum > 1024:
         outwards = mode in ("rn", "rp" if value > 0 else "rm")
-        return math.copysign(math.inf if outwards else _LARGEST, value)
-    return math.copysign(math.ldexp(whole, quantum), value)
+        made = math.inf if outwards else _LARGEST
+    else:
+        made = math.ldexp(whole, quantum)
+    return -made if value < 0 else made
 
 
 def _lanes(function: Callable[..., float], count: int) -> Callable[..., F64]:
