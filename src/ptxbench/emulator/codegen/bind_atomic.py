@@ -1,0 +1,93 @@
+"""`atom` and `red` bound to the machine, scalar, packed and vector forms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ptxbench.emulator.codegen.bind_memory import space_of
+from ptxbench.emulator.codegen.op import Op, bits_of, items, typed
+from ptxbench.emulator.codegen.program import Program
+from ptxbench.emulator.codegen.values import address_sources
+from ptxbench.emulator.machine.atomics import atomic, update_of
+from ptxbench.emulator.machine.phases import find
+from ptxbench.emulator.machine.unit import Mask, Unit
+from ptxbench.emulator.machine.work import Work
+from ptxbench.emulator.ptx.ir import Instruction, Operand
+
+_OPERATIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas")
+
+
+def _atomic(ins: Instruction, program: Program) -> Op | None:
+    words = ins.modifiers
+    if words[:1] == ("async",):
+        return _reduce_async(ins)
+    operation = next((word for word in words if word in _OPERATIONS), "")
+    type_, space = words[-1], space_of(ins)
+    if not operation or bits_of(type_) == 128:
+        return None
+    operands = list(ins.operands)
+    target = items(operands.pop(0)) if ins.opcode == "atom" else ()
+    address = address_sources(operands.pop(0), space)
+    count = len(items(operands[0]))
+    arguments: list[Operand] = operands[: 2 if operation == "cas" else 1]
+    element = type_.removesuffix("x2")
+    packed = type_.endswith("x2")
+    if element[0] == "b" and element[1:].isdecimal() and operation in ("add", "min", "max"):
+        return None
+    split = len(address)
+
+    def run(unit: Unit, mask: Mask | None, *given: Any) -> Any:
+        addresses = given[0] if split == 1 else given[0] + given[1]
+        update = update_of(operation, element, flush=_flushes(unit, space, addresses, mask))
+        values = [list(given[split + place :: count]) for place in range(count)]
+        if packed:
+            plain = update
+            update = lambda old, new, rest: plain(old.view("u2"), new.view("u2"), rest).view(old.dtype)  # noqa: E731
+        old = atomic(unit, space, addresses, mask, update, values)
+        unit.polled = unit.polled or operation == "cas"
+        return old if len(old) > 1 else old[0]
+
+    sources = (*address, *typed(tuple(arguments), type_))
+    results = tuple((each, type_) for each in target)
+    if not results:
+        return Op(sources, run=run, machine=True)
+    return Op(sources, results, run=run, machine=True)
+
+
+def _flushes(unit: Unit, space: str, addresses: Any, mask: Mask | None) -> bool:
+    """`add.f32` flushes subnormals in global memory only."""
+    if space != "generic":
+        return space == "global"
+    lanes = unit.full(mask)
+    return not lanes.any() or int(addresses[lanes][0]) >> 40 == 0x70
+
+
+def _reduce_async(ins: Instruction) -> Op | None:
+    """`red.async`: a reduction in a neighbour's shared memory that tells an mbarrier there."""
+    operation = next((word for word in ins.modifiers if word in _OPERATIONS), "")
+    type_ = ins.modifiers[-1]
+    target, barrier = address_sources(ins.operands[0], "shared"), address_sources(ins.operands[2], "shared")
+    value = typed(ins.operands[1:2], type_)
+    line, update, width = ins.line, update_of(operation, type_, flush=False), bits_of(type_) // 8
+
+    def run(unit: Unit, mask: Mask | None, *given: Any) -> None:
+        there = given[0] if len(target) == 1 else given[0] + given[1]
+        data = given[len(target)]
+        rest = given[len(target) + 1 :]
+        signal = rest[0] if len(rest) == 1 else rest[0] + rest[1]
+        for lane in np.flatnonzero(unit.full(mask)).tolist():
+            phases = find(unit.cta.cluster, unit.cta, int(signal[lane]), remote=True)
+            chosen = np.arange(unit.lanes) == lane
+
+            def move(chosen: Mask = chosen) -> None:
+                atomic(unit, "shared", there, chosen, update, [[data]])
+
+            Work(unit, line, move, barriers=((phases, width),), kind="red.async").issue()
+
+    return Op((*target, *value, *barrier), run=run, machine=True)
+
+
+BINDERS: dict[str, Callable[[Instruction, Program], Op | None]] = {"atom": _atomic, "red": _atomic}

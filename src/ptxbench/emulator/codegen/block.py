@@ -1,0 +1,264 @@
+"""Writes one basic block as a Python function over lanes; what the operations do is decided elsewhere.
+
+The function is `block(R, K, u, m)`: registers by slot, constants of the unit, the unit, and the mask of active lanes (None:
+all). It answers the predicate of the block's branch. Arrays are rebound and never changed, so that a copy costs nothing.
+Two texts are made: one for all lanes, one that keeps the registers of lanes outside the mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ptxbench.emulator.codegen.op import BOOL, Constant, Op, Source, bits_of, dtype_of, immediate_bits
+from ptxbench.emulator.machine.spaces import LOCAL_WINDOW, SHARED_WINDOW
+from ptxbench.emulator.ptx.ir import Guard, Immediate, Instruction, Negated, Register, Special, Symbol
+
+_NAMES = {"where": np.where, "minimum": np.minimum, "maximum": np.maximum}
+_NAMES |= {f"W{width}": np.dtype(f"uint{width}").type(width) for width in (16, 32, 64)}
+BlockFunction = Callable[[list[Any], list[Any], Any, Any], Any]
+
+
+@dataclass
+class Constants:
+    """What a unit must provide before its blocks run: immediates, special registers, addresses, parameters."""
+
+    specs: list[Hashable] = field(default_factory=list)
+    _places: dict[Hashable, int] = field(default_factory=dict)
+
+    def place(self, spec: Hashable) -> int:
+        """The number of a constant, new or known."""
+        found = self._places.get(spec)
+        if found is None:
+            found = self._places[spec] = len(self.specs)
+            self.specs.append(spec)
+        return found
+
+
+@dataclass(frozen=True)
+class Step:
+    """An instruction of a block and how it is executed."""
+
+    instruction: Instruction
+    op: Op
+
+
+@dataclass(frozen=True)
+class BlockCode:
+    """The two functions of a block and the register slots that it uses."""
+
+    full: BlockFunction
+    masked: BlockFunction
+
+
+def both(mask: Any, guard: Any) -> Any:
+    """Lanes of the mask whose guard is true."""
+    return guard if mask is None else mask & guard
+
+
+def uses(op: Op, guard: Guard | None) -> tuple[set[int], set[int]]:
+    """Slots that an instruction reads, and those that it overwrites in all active lanes."""
+    read = {slot for operand, _ in op.sources for slot in slots_of(operand)} | set(op.touches)
+    written = {slot for operand, _ in op.results for slot in slots_of(operand)}
+    if guard is not None:
+        read |= written | {guard.register.slot}
+        written = set()
+    return read, written
+
+
+def slots_of(operand: Source) -> tuple[int, ...]:
+    """The register slot that an operand reads."""
+    if isinstance(operand, Register):
+        return (operand.slot,)
+    return (operand.register.slot,) if isinstance(operand, Negated) else ()
+
+
+_NAMES["both"] = both
+_NAMES |= {
+    "LOW32": np.uint64(0xFFFF_FFFF),
+    "SHARED_WINDOW": np.uint64(SHARED_WINDOW),
+    "LOCAL_WINDOW": np.uint64(LOCAL_WINDOW),
+}
+
+
+class BlockWriter:
+    """Writes the text of one block; use once."""
+
+    def __init__(self, types: Sequence[str], constants: Constants, live_out: set[int]) -> None:
+        self.types = types
+        self.constants = constants
+        self.live_out = live_out
+        self.names: dict[int, str] = {}
+        self.dirty: set[int] = set()
+        # Text, or (slot, name) for a register that goes back to the unit.
+        self.lines: list[str | tuple[int, str]] = []
+        self.space: dict[str, Any] = dict(_NAMES)
+        self.fresh = 0
+
+    def write(
+        self, steps: Sequence[Step], branch: Guard | None, sources: Sequence[tuple[Source, str]] = ()
+    ) -> BlockCode:
+        """Make both functions; they answer the branch's predicate, or the values of `sources`."""
+        for number, step in enumerate(steps):
+            self._step(number, step)
+        answer = "None"
+        if branch is not None:
+            answer = self._read(branch.register, "pred")
+            answer = f"~{answer}" if branch.negated else answer
+        elif sources:
+            answer = f"({', '.join(self._read(operand, type_) for operand, type_ in sources)},)"
+        for slot in sorted(self.dirty & self.live_out):
+            self.lines.append((slot, self.names[slot]))
+        text = self._text("full", answer, masked=False) + self._text("masked", answer, masked=True)
+        exec(compile(text, "<ptx block>", "exec"), self.space)  # noqa: S102  (text of our own making, no names from PTX)
+        return BlockCode(self.space["full"], self.space["masked"])
+
+    def _text(self, name: str, answer: str, *, masked: bool) -> str:
+        lines = [f"def {name}(R, K, u, m):"]
+        for line in self.lines:
+            if isinstance(line, str):
+                lines.append(f" {line}")
+                continue
+            slot, value = line
+            wide = bits_of(self.types[slot]) == 128
+            lines.append(
+                f" R[{slot}] = where(m{'[:, None]' if wide else ''}, {value}, R[{slot}])"
+                if masked
+                else f" R[{slot}] = {value}"
+            )
+        lines.append(f" return {answer}\n")
+        return "\n".join(lines)
+
+    def _name(self) -> str:
+        self.fresh += 1
+        return f"v{self.fresh}"
+
+    def _constant(self, value: Any) -> str:
+        self.fresh += 1
+        name = f"c{self.fresh}"
+        self.space[name] = value
+        return name
+
+    def _step(self, number: int, step: Step) -> None:
+        op, guard = step.op, step.instruction.guard
+        for slot in sorted(set(op.touches) & self.dirty):
+            self.lines.append((slot, self.names[slot]))
+            self.dirty.discard(slot)
+        arguments = [self._read(operand, type_) for operand, type_ in op.sources]
+        gate = ""
+        if guard is not None:
+            gate = self._read(guard.register, "pred")
+            if guard.negated:
+                name = self._name()
+                self.lines.append(f"{name} = ~{gate}")
+                gate = name
+            self.lines.append(f"u.tally({step.instruction.index}, m, {gate})")
+        call = self._call(op, arguments, gate, step.instruction.line)
+        names = [self._name() if isinstance(operand, Register) else "_" for operand, _ in op.results]
+        self.lines.append(f"{', '.join(names)} = {call}" if names else call)
+        for slot in op.touches:
+            self.names.pop(slot, None)
+        for name, (operand, type_) in zip(names, op.results, strict=True):
+            if isinstance(operand, Register):
+                self._assign(operand, name, type_, gate)
+
+    def _call(self, op: Op, arguments: list[str], gate: str, line: int) -> str:
+        if op.expression:
+            return op.expression.format(*arguments)
+        function = self._constant(op.run)
+        if op.warp:
+            arguments = [f"u.full({f'both(m, {gate})' if gate else 'm'})", *arguments]
+        if op.machine:
+            self.lines.append(f"u.line = {line}")
+            arguments = ["u", f"both(m, {gate})" if gate else "m", *arguments]
+        return f"{function}({', '.join(arguments)})"
+
+    def _assign(self, register: Register, name: str, type_: str, gate: str) -> None:
+        """Bind a result to a register; under a guard the other lanes keep what they had."""
+        wanted, made = dtype_of(register.type), dtype_of(type_)
+        if wanted != made:
+            # A register wider than the result takes it extended as its type says (PTX ISA, Operand Size Exceeding).
+            view = f".view('i{made.itemsize}')" if type_.startswith("s") else ""
+            self.lines.append(f"{name} = {name}{view}.astype('{wanted.str}')")
+        if gate:
+            old = self._read(register, register.type)
+            wide = "[:, None]" if bits_of(register.type) == 128 else ""
+            self.lines.append(f"{name} = where({gate}{wide}, {name}, {old})")
+        self.names[register.slot] = name
+        self.dirty.add(register.slot)
+
+    def _read(self, operand: Source, type_: str) -> str:
+        match operand:
+            case Constant():
+                return self._place(operand.spec)
+            case Register():
+                return self._read_register(operand, type_)
+            case Negated():
+                return f"(~{self._read(operand.register, 'pred')})"
+            case Immediate():
+                if type_ == "pred":
+                    return self._place(("imm", int(operand.value != 0), BOOL.str))
+                return self._place(("imm", immediate_bits(operand, type_), dtype_of(type_).str))
+            case Special():
+                return self._place(("special", operand.name, dtype_of(type_).str))
+            case Symbol():
+                return self._place(("symbol", operand.name, operand.offset, dtype_of(type_).str))
+        raise AssertionError(operand)
+
+    def _place(self, spec: Hashable) -> str:
+        return f"K[{self.constants.place(spec)}]"
+
+    def _read_register(self, register: Register, type_: str) -> str:
+        name = self.names.get(register.slot)
+        if name is None:
+            name = self._name()
+            self.lines.append(f"{name} = R[{register.slot}]")
+            self.names[register.slot] = name
+        have, want = dtype_of(register.type), dtype_of(type_)
+        if have == want:
+            return name
+        return f"{name}.astype('{want.str}')"
+
+
+def live_out(used: Sequence[tuple[set[int], set[int]]], following: Sequence[Sequence[int]]) -> list[set[int]]:
+    """Slots whose value may be read after each block (backward data flow over bit sets).
+
+    Args:
+        used: For each block the slots read before they are written, and those written.
+        following: For each block its successors.
+    """
+    first = [_bits(read) for read, _ in used]
+    kept = [~_bits(written) for _, written in used]
+    entering = list(first)
+    leaving = [0] * len(used)
+    changed = True
+    while changed:
+        changed = False
+        for place in range(len(used) - 1, -1, -1):
+            out = 0
+            for target in following[place]:
+                out |= entering[target]
+            new = first[place] | (out & kept[place])
+            if out != leaving[place] or new != entering[place]:
+                leaving[place], entering[place], changed = out, new, True
+    return [_members(each) for each in leaving]
+
+
+def _bits(slots: set[int]) -> int:
+    total = 0
+    for slot in slots:
+        total |= 1 << slot
+    return total
+
+
+def _members(bits: int) -> set[int]:
+    found = set()
+    text = bin(bits)[:1:-1]
+    place = text.find("1")
+    while place >= 0:
+        found.add(place)
+        place = text.find("1", place + 1)
+    return found

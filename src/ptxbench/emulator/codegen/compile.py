@@ -1,0 +1,127 @@
+"""A kernel's blocks, bound and analysed once, and turned into functions when they first run; knows no launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ptxbench.emulator.codegen.bind import bind
+from ptxbench.emulator.codegen.block import BlockWriter, Constants, Step, slots_of, uses
+from ptxbench.emulator.codegen.block import live_out as live_slots
+from ptxbench.emulator.codegen.ends import End, end_of, is_end
+from ptxbench.emulator.codegen.program import Block, Program, flatten
+from ptxbench.emulator.ptx.ir import Function, Guard, Instruction, Module
+
+_WARP_WIDE = frozenset(("shfl", "vote", "match", "redux", "elect", "ldmatrix", "stmatrix", "movmatrix", "mma"))
+_GROUP_WIDE = ("mma_async",)
+_WARPGROUP = 128
+_WARP = 32
+_MOST_LANES = 1024
+
+
+class Compiled:
+    """A kernel ready to run.
+
+    Attributes:
+        collective: Blocks with instructions for whole warps (32) or warpgroups (128).
+        constants: What units must provide; grows as blocks are compiled.
+    """
+
+    def __init__(self, module: Module, kernel: Function) -> None:
+        self.program: Program = flatten(module, kernel)
+        # One more register for the carry flag of add.cc and its kin.
+        self.program.types.append("pred")
+        self.constants = Constants()
+        self.collective: dict[int, int] = {}
+        self.uses_wgmma = False
+        self.waits = False
+        self._steps: list[list[Step]] = []
+        self._ends: list[End | None] = []
+        for block in self.program.blocks:
+            self._bind(block)
+        used = [self._used(place) for place in range(len(self._steps))]
+        self._live = live_slots(used, [block.successors for block in self.program.blocks])
+
+    def unit_lanes(self, threads: int) -> int:
+        """Lanes of a unit: a warpgroup when wgmma is used, a warp when warps wait for mbarriers, else the whole CTA."""
+        if self.uses_wgmma:
+            return _WARPGROUP
+        if self.waits:
+            return _WARP
+        return min(-(-threads // _WARP) * _WARP, _MOST_LANES)
+
+    def _bind(self, block: Block) -> None:
+        instructions = block.instructions
+        end: End | None = None
+        ends = bool(instructions) and is_end(instructions[-1])
+        if ends:
+            end = end_of(instructions[-1], block, self.program)
+        body = instructions[:-1] if ends else instructions
+        self._steps.append([Step(each, bind(each, self.program)) for each in body])
+        self._ends.append(end)
+        for each in instructions:
+            self._note(block, each)
+
+    def _note(self, block: Block, ins: Instruction) -> None:
+        if ins.opcode == "wgmma":
+            self.uses_wgmma = True
+            if ins.modifiers[0] in _GROUP_WIDE:
+                self.collective[block.index] = _WARPGROUP
+        elif ins.opcode in _WARP_WIDE or (ins.opcode == "bar" and "warp" in ins.modifiers):
+            self.collective.setdefault(block.index, _WARP)
+        elif ins.opcode == "mbarrier" and ins.modifiers[0] in ("try_wait", "test_wait"):
+            self.waits = True
+
+    def _used(self, place: int) -> tuple[set[int], set[int]]:
+        """Slots read before they are written in a block, and those written."""
+        read: set[int] = set()
+        written: set[int] = set()
+        for step in self._steps[place]:
+            first, then = uses(step.op, step.instruction.guard)
+            read |= first - written
+            written |= then
+        end = self._ends[place]
+        if end is not None:
+            answered = {slot for operand, _ in end.sources for slot in slots_of(operand)}
+            branch = {end.branch.register.slot} if end.branch is not None else set()
+            read |= (end.reads | answered | branch) - written
+        return read, written
+
+    def block(self, pc: int) -> Any:
+        """Compile one block; a `machine.kernel.RunBlock`."""
+        from ptxbench.emulator.machine.kernel import RunBlock  # noqa: PLC0415  (the machine imports this module)
+
+        block, steps, end = self.program.blocks[pc], self._steps[pc], self._ends[pc]
+        kept = self._live[pc] | (end.reads if end is not None else set())
+        guard: Guard | None = end.branch if end is not None else None
+        code = BlockWriter(self.program.types, self.constants, kept).write(steps, guard, end.sources if end else ())
+        following = block.next
+        if end is None and block.targets:
+            following = block.targets[0]
+        return RunBlock(
+            index=pc,
+            full=code.full,
+            masked=code.masked,
+            end=end.run if end is not None else (None if following >= 0 else _fall_off),
+            next=following,
+            length=len(block.instructions),
+            slots=frozenset(_slots(steps)),
+            constants=len(self.constants.specs),
+            line=block.instructions[0].line if block.instructions else 0,
+        )
+
+
+def _slots(steps: Sequence[Step]) -> set[int]:
+    """Registers that a block uses, those of asynchronous products left out: they are used later."""
+    found: set[int] = set()
+    for step in steps:
+        read, written = uses(step.op, step.instruction.guard)
+        found |= (read | written) - set(step.op.touches)
+    return found
+
+
+def _fall_off(unit: Any, mask: Any, _: Any) -> int:
+    from ptxbench.emulator.codegen.ends import leave  # noqa: PLC0415
+
+    leave(unit, mask)
+    return -1

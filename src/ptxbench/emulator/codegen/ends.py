@@ -1,0 +1,175 @@
+"""What happens at the end of a block: branches, exits, and instructions that may have to wait for others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ptxbench.emulator.codegen import waits
+from ptxbench.emulator.codegen.op import Source
+from ptxbench.emulator.codegen.program import Block, Program
+from ptxbench.emulator.errors import Fault, Unsupported
+from ptxbench.emulator.machine.unit import Mask, Unit
+from ptxbench.emulator.ptx.ir import Guard, Instruction, Negated, Register
+
+Run = Callable[[Unit, Mask | None, Any], int]
+
+
+@dataclass(frozen=True)
+class End:
+    """The last instruction of a block.
+
+    Attributes:
+        run: Called with the unit, the mask and the block's answer; the next block of all these lanes, or -1 when it
+            has put them elsewhere itself.
+        branch: The predicate that the block answers.
+        sources: Or the operands that it answers, as a tuple of arrays.
+        reads: Registers that `run` itself reads or writes.
+    """
+
+    run: Run
+    branch: Guard | None = None
+    sources: tuple[tuple[Source, str], ...] = ()
+    reads: set[int] = field(default_factory=set)
+
+
+def is_end(ins: Instruction) -> bool:
+    """Whether the instruction ends its block in another way than by going on."""
+    return ins.opcode in _ENDS or waits.waiter_of(ins) is not None
+
+
+def end_of(ins: Instruction, block: Block, program: Program) -> End | None:
+    """How a block ends; None for a plain jump."""
+    maker = _ENDS.get(ins.opcode)
+    if maker is not None:
+        return maker(ins, block)
+    return _waiting(ins, block, program)
+
+
+def leave(unit: Unit, mask: Mask | None) -> None:
+    """Lanes exit; barriers that wait for all are told."""
+    if unit.copies is not None and (mask is None or not (unit.live & ~mask).any()):
+        unit.copies.exit(unit)
+    gone = unit.full(mask)
+    unit.leave(mask)
+    cluster = unit.cta.cluster
+    cluster.changed += 1
+    cluster.barrier.exited(unit, gone)
+    for barrier in list(unit.cta.named.values()):
+        barrier.settle()
+
+
+def _split(unit: Unit, mask: Mask | None, taken: Mask, there: int, other: int) -> int:
+    """Send `taken` lanes one way and the others another; answers the way that all go, or -1."""
+    yes = taken if mask is None else mask & taken
+    count = np.count_nonzero(yes)
+    if count == 0:
+        return other
+    total = unit.lanes if mask is None else np.count_nonzero(mask)
+    if count == total:
+        return there
+    unit.add(other, ~taken if mask is None else mask & ~taken)
+    unit.add(there, yes)
+    return -1
+
+
+def _branch(ins: Instruction, block: Block) -> End | None:
+    if ins.guard is None:
+        return None
+    there, other = block.targets[0], block.next
+
+    def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
+        return _split(unit, mask, answer, there, other)
+
+    return End(run, ins.guard)
+
+
+def _switch(ins: Instruction, block: Block) -> End:
+    targets = block.targets
+    index = ins.operands[0]
+    assert isinstance(index, Register)
+    if ins.guard is not None:
+        raise Unsupported(ins.name, ins.line, "a guarded table branch")
+
+    def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
+        lanes, places = unit.full(mask), answer[0]
+        if (places[lanes] >= len(targets)).any():
+            raise Fault("cudaErrorIllegalInstruction", "brx.idx: an index beyond the list of targets")
+        for place in np.unique(places[lanes]).tolist():
+            unit.add(targets[place], lanes & (places == place))
+        return -1
+
+    return End(run, sources=((index, "u32"),))
+
+
+def _exit(ins: Instruction, block: Block) -> End | None:
+    if not block.leaves:
+        return _branch(ins, block)
+    other = block.next
+
+    def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
+        gone = mask if answer is None else (answer if mask is None else mask & answer)
+        if gone is not None and not gone.any():
+            return other
+        stay = None if answer is None else unit.full(mask) & ~answer
+        leave(unit, gone)
+        if stay is not None and stay.any():
+            unit.add(other, stay)
+        return -1
+
+    return End(run, ins.guard)
+
+
+def _trap(ins: Instruction, block: Block) -> End:
+    other, line = block.next, ins.line
+
+    def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
+        stopped = unit.full(mask) if answer is None else unit.full(mask) & answer
+        if stopped.any():
+            unit.line = line
+            raise Fault("cudaErrorLaunchFailure", "the kernel executed `trap`")
+        return other
+
+    return End(run, ins.guard)
+
+
+def _waiting(ins: Instruction, block: Block, program: Program) -> End | None:
+    found = waits.waiter_of(ins)
+    assert found is not None
+    wait = found(ins, block, program)
+    if wait is None:
+        return None
+    guard, following, line = ins.guard, block.next, ins.line
+    if guard is None:
+
+        def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
+            unit.line = line
+            return wait.run(unit, mask, answer)
+
+        return End(run, sources=wait.sources, reads=set(wait.writes))
+    sources = (*wait.sources, (Negated(guard.register) if guard.negated else guard.register, "pred"))
+
+    def guarded(unit: Unit, mask: Mask | None, answer: Any) -> int:
+        unit.line = line
+        *operands, chosen = answer
+        lanes = unit.full(mask)
+        inside, outside = lanes & chosen, lanes & ~chosen
+        if not inside.any():
+            return following
+        if not outside.any():
+            return wait.run(unit, mask, tuple(operands))
+        unit.add(following, outside)
+        where = wait.run(unit, inside, tuple(operands))
+        if where >= 0:
+            unit.add(where, inside)
+        return -1
+
+    return End(guarded, sources=sources, reads=set(wait.writes))
+
+
+_ENDS: dict[str, Callable[[Instruction, Block], End | None]] = {
+    **{"bra": _branch, "brx": _switch, "exit": _exit, "ret": _exit, "trap": _trap},
+}

@@ -1,0 +1,146 @@
+"""Instructions at which lanes may have to wait: mbarrier tests, CTA and cluster barriers, sleeping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxbench.emulator.codegen.op import Source, typed
+from ptxbench.emulator.codegen.program import Block, Program
+from ptxbench.emulator.codegen.values import address_sources, uniform_groups
+from ptxbench.emulator.machine.named import Waiting
+from ptxbench.emulator.machine.phases import Phases, PhaseWait, find
+from ptxbench.emulator.machine.unit import Mask, Unit
+from ptxbench.emulator.ptx.ir import Instruction, Operand, Register
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A waiting instruction: as `ends.End`, with the registers that it writes when the lanes go on."""
+
+    run: Callable[[Unit, Mask | None, Any], int]
+    sources: tuple[tuple[Source, str], ...] = ()
+    writes: tuple[int, ...] = ()
+
+
+Maker = Callable[[Instruction, Block, Program], Wait | None]
+
+
+def waiter_of(ins: Instruction) -> Maker | None:
+    """What makes the wait of an instruction, if it may wait."""
+    words = ins.modifiers
+    if ins.opcode == "mbarrier" and words[0] in ("try_wait", "test_wait"):
+        return _phase
+    if ins.opcode in ("bar", "barrier"):
+        if "cluster" in words:
+            return _cluster if "wait" in words else None
+        return _barrier if ("sync" in words or "red" in words) and "warp" not in words else None
+    return _sleep if ins.opcode == "nanosleep" else None
+
+
+def _phase(ins: Instruction, block: Block, program: Program) -> Wait:
+    """`mbarrier.try_wait` blocks until the phase is over; `test_wait` answers at once."""
+    target, address, value = ins.operands[:3]
+    blocks, token = ins.modifiers[0] == "try_wait", "parity" not in ins.modifiers
+    slot = target.slot if isinstance(target, Register) else -1
+    following, line = block.next, ins.line
+
+    def finish(unit: Unit, lanes: Mask, answer: bool) -> None:
+        if slot >= 0:
+            unit.registers[slot] = np.where(lanes, answer, unit.registers[slot])
+
+    def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
+        lanes = unit.full(mask)
+        conditions = list(_conditions(unit, lanes, *answer))
+        wait = PhaseWait(unit, lanes, line, following, conditions, token, finish)
+        if not blocks:
+            for phases, wanted, chosen in conditions:
+                done = wait.holds(phases, wanted)
+                finish(unit, chosen, done)
+                unit.polled = unit.polled or not done
+                if done:
+                    wait.observe([phases])
+            return following
+        if wait.satisfied():
+            finish(unit, lanes, True)
+            wait.observe([phases for phases, _, _ in conditions])
+            return following
+        wait.park()
+        return -1
+
+    sources = (*address_sources(address, "shared"), (value, "b64" if token else "b32"))
+    return Wait(run, sources, (slot,) if slot >= 0 else ())
+
+
+def _conditions(unit: Unit, lanes: Mask, addresses: Any, *rest: Any) -> Iterator[tuple[Phases, int, Mask]]:
+    *offset, values = rest
+    if offset:
+        addresses = addresses + offset[0]
+    cta = unit.cta
+    for (address, value), chosen in uniform_groups(lanes, addresses, values):
+        yield find(cta.cluster, cta, address & 0xFFFF_FFFF, remote=False), value, chosen
+
+
+def _barrier(ins: Instruction, block: Block, program: Program) -> Wait:
+    """`bar.sync`, `barrier.sync`, `bar.red`."""
+    words = ins.modifiers
+    reduces = "red" in words
+    operands = list(ins.operands)
+    target = operands.pop(0) if reduces else None
+    predicate = operands.pop() if reduces else None
+    count: Operand | None = operands[1] if len(operands) > 1 else None
+    kind = next((word for word in words if word in ("popc", "and", "or")), "")
+    slot = target.slot if isinstance(target, Register) else -1
+    following, line = block.next, ins.line
+
+    def result(unit: Unit, lanes: Mask, answer: Any) -> None:
+        if slot >= 0:
+            old = unit.registers[slot]
+            unit.registers[slot] = np.where(lanes, old.dtype.type(answer), old)
+
+    def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
+        lanes = unit.full(mask)
+        values = answer[:-1] if reduces else answer
+        for (number, *counts), chosen in uniform_groups(lanes, *values):
+            barrier = unit.cta.named_barrier(number)
+            if reduces:
+                barrier.kind = kind
+                barrier.values.append((unit, answer[-1] & chosen))
+                barrier.total += int(np.count_nonzero(chosen))
+            wait = Waiting(unit, chosen, line, following, barrier, result if reduces else None)
+            barrier.arrive(unit, chosen, counts[0] if counts else None, wait)
+        return -1
+
+    sources = typed((operands[0],) if count is None else (operands[0], count), "b32")
+    if predicate is not None:
+        sources = (*sources, (predicate, "pred"))
+    return Wait(run, sources, (slot,) if slot >= 0 else ())
+
+
+def _cluster(ins: Instruction, block: Block, program: Program) -> Wait:
+    following, line = block.next, ins.line
+
+    def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
+        lanes = unit.full(mask)
+        barrier = unit.cta.cluster.barrier
+        if barrier.ready(unit, lanes):
+            return following
+        wait = Waiting(unit, lanes, line, following, barrier)
+        barrier.waiting.append(wait)
+        unit.waits.append(wait)
+        return -1
+
+    return Wait(run)
+
+
+def _sleep(ins: Instruction, block: Block, program: Program) -> Wait:
+    following = block.next
+
+    def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
+        unit.polled = True
+        return following
+
+    return Wait(run)

@@ -1,0 +1,170 @@
+"""A kernel within one launch: its blocks made on first use, counts, limits, and what all CTAs share; no schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ptxbench.emulator.codegen.compile import Compiled
+from ptxbench.emulator.codegen.op import dtype_of
+from ptxbench.emulator.errors import Fault, Trap
+from ptxbench.emulator.machine.cta import USER_BASE, Constants, Place
+from ptxbench.emulator.machine.memory import DeviceMemory
+from ptxbench.emulator.machine.spaces import RANK_SHIFT, GlobalSpace
+from ptxbench.emulator.machine.unit import Mask, Unit
+
+if TYPE_CHECKING:
+    from ptxbench.emulator.machine.cluster import Cluster
+
+End = Callable[[Unit, Mask | None, Any], int]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a launch fixes.
+
+    Attributes:
+        shared_bytes: Of a CTA, static and dynamic.
+        shared_symbols: Offset of each shared variable from the start of shared memory.
+        parameters: The parameter block.
+        registers: Registers per thread at launch; 0: not known.
+        limit: Greatest number of warp instructions.
+        numerics: `fast` or `exact`.
+    """
+
+    grid: Place
+    block: Place
+    cluster: Place
+    dynamic_shared: int
+    shared_bytes: int
+    shared_symbols: dict[str, int]
+    parameters: bytes
+    explicit_cluster: bool
+    registers: int
+    limit: int
+    numerics: str
+
+
+@dataclass
+class RunBlock:
+    """A block that runs, and how often it has.
+
+    Attributes:
+        warps: Executions, counted by warps with an active lane.
+        threads: Executions, counted by active lanes.
+        slots: Registers that it uses outside of asynchronous products.
+        constants: How many constants a unit must have for it.
+    """
+
+    index: int
+    full: Any
+    masked: Any
+    end: End | None
+    next: int
+    length: int
+    slots: frozenset[int]
+    constants: int
+    line: int
+    warps: int = 0
+    threads: int = 0
+
+
+class Kernel:
+    """One launch of a compiled kernel.
+
+    Attributes:
+        collective: Blocks with instructions for whole warps (32) or warpgroups (128).
+        guarded: Per guarded instruction, by its number in the flat program, threads whose guard was true.
+    """
+
+    def __init__(self, compiled: Compiled, shape: Shape, memory: DeviceMemory, symbols: dict[str, int]) -> None:
+        self.compiled = compiled
+        self.program = compiled.program
+        self.types = compiled.program.types
+        self.collective = compiled.collective
+        self.shape = shape
+        self.grid, self.block, self.cluster = shape.grid, shape.block, shape.cluster
+        self.dynamic_shared, self.shared_bytes = shape.dynamic_shared, shape.shared_bytes
+        self.explicit_cluster = shape.explicit_cluster
+        self.parameter_bytes = shape.parameters
+        self.memory = memory
+        self.global_space = GlobalSpace(memory)
+        self.symbols = symbols
+        self.threads = shape.block[0] * shape.block[1] * shape.block[2]
+        self.unit_lanes = compiled.unit_lanes(self.threads)
+        self.units = -(-self.threads // self.unit_lanes)
+        self.spent = 0
+        self.guarded: dict[int, int] = {}
+        self.constants = Constants(self)
+        self.observers_of: Callable[[Cluster], list[Any]] = lambda _cluster: []
+        self._blocks: list[RunBlock | None] = [None] * len(compiled.program.blocks)
+        self._zeros: dict[tuple[str, int], Any] = {}
+
+    @property
+    def specs(self) -> list[Hashable]:
+        """The constants that units provide."""
+        return self.compiled.constants.specs
+
+    def code(self, pc: int) -> RunBlock:
+        """The block with this number.
+
+        Raises:
+            Unsupported: It has an instruction that the emulator lacks.
+        """
+        found = self._blocks[pc]
+        if found is None:
+            found = self._blocks[pc] = self.compiled.block(pc)
+        return found
+
+    def executed(self) -> list[RunBlock]:
+        """The blocks that have run."""
+        return [block for block in self._blocks if block is not None and block.warps]
+
+    def first_line(self, pc: int) -> int:
+        """The PTX line at which a block begins."""
+        instructions = self.program.blocks[pc].instructions
+        return instructions[0].line if instructions else 0
+
+    def zero(self, type_: str, lanes: int) -> Any:
+        """What a register holds before it is written."""
+        found = self._zeros.get((type_, lanes))
+        if found is None:
+            dtype = dtype_of(type_)
+            found = self._zeros[type_, lanes] = np.zeros((lanes, *dtype.shape), dtype.base)
+        return found
+
+    def tally(self, number: int, mask: Mask | None, guard: Mask) -> None:
+        """Count the threads for which a guarded instruction counts."""
+        active = guard if mask is None else mask & guard
+        self.guarded[number] = self.guarded.get(number, 0) + int(np.count_nonzero(active))
+
+    def spend(self, instructions: int) -> None:
+        """Count warp instructions.
+
+        Raises:
+            Trap: The launch has more than its limit.
+        """
+        self.spent += instructions
+        if self.spent > self.shape.limit:
+            raise Fault("cudaErrorLaunchTimeout", f"the kernel ran more than {self.shape.limit} warp instructions")
+
+    def address_of(self, name: str, rank: int) -> int:
+        """The address of a variable, in its own space; generic for constants and parameters."""
+        if name in self.shape.shared_symbols:
+            return USER_BASE + self.shape.shared_symbols[name] | rank << RANK_SHIFT
+        if name in self.program.local:
+            return self.program.local[name][0]
+        if name in self.program.parameters:
+            return self.symbols[""] + self.program.parameters[name]
+        found = self.symbols.get(name)
+        if found is None:
+            raise Fault("cudaErrorInvalidDeviceFunction", f"the address of `{name}` is not known")
+        return found
+
+    def trap(self, fault: Fault, unit: Unit, block: RunBlock) -> Trap:
+        """A fault of a block, with the line of the instruction that ran."""
+        line = unit.line or block.line
+        return Trap(fault.error, line, f"{fault.reason} ({unit.cta.name()}, warps {unit.warp_numbers(None)})")

@@ -1,0 +1,123 @@
+"""A unit: a fixed set of lanes that run together; its registers, where its lanes are, what they wait for; no scheduling.
+
+Lanes at the same block form a group; the mask None means all lanes of the unit, of which then none has exited. Lanes
+beyond the CTA's threads count as exited from the start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from ptxbench.emulator.machine.cta import Cta
+
+Mask = NDArray[np.bool_]
+WARP = 32
+
+
+class Waiter(Protocol):
+    """What a blocking instruction leaves behind for lanes that cannot go on."""
+
+    mask: Mask
+    """Which lanes wait."""
+    line: int
+    """PTX line of the instruction."""
+
+    def poke(self, unit: Unit, patience: int) -> bool:
+        """Let lanes go on if they can; whether any did.
+
+        Args:
+            unit: The unit that waits.
+            patience: 0 only all lanes together, 1 those that can, 2 also those for which giving up is allowed.
+        """
+        ...
+
+    def describe(self, unit: Unit) -> str:
+        """For a report: what must happen."""
+        ...
+
+
+@dataclass
+class Unit:
+    """Lanes `first`..`first + lanes - 1` of a CTA."""
+
+    cta: Cta
+    index: int
+    first: int
+    lanes: int
+    registers: list[Any]
+    constants: list[Any]
+    live: Mask
+    groups: dict[int, Mask | None] = field(default_factory=dict)
+    waits: list[Waiter] = field(default_factory=list)
+    polled: bool = False
+    """Whether the last block asked for something that only others can change."""
+    queued: bool = False
+    """Whether the scheduler has it among the runnable ones."""
+    local: Any = None
+    cluster_round: Any = None
+    """Per lane: the round of the cluster barrier in which it arrived last."""
+    owed: set[int] = field(default_factory=set)
+    """Register slots whose value an asynchronous product still owes."""
+    matrices: Any = None
+    """State of wgmma, kept by its own part."""
+    copies: Any = None
+    """Commit groups of asynchronous copies, kept by their own part."""
+    rotation: int = 0
+    line: int = 0
+    """PTX line of the last instruction that concerned the machine."""
+    tally: Any = None
+    """Counts guarded instructions."""
+    knowledge: Any = None
+    """What the checks know about its order with others."""
+
+    @property
+    def warps(self) -> int:
+        """Number of warps, exited ones included."""
+        return self.lanes // WARP
+
+    @property
+    def done(self) -> bool:
+        """Whether all lanes have exited."""
+        return not self.groups and not self.waits
+
+    def full(self, mask: Mask | None) -> Mask:
+        """A mask as an array."""
+        return np.ones(self.lanes, np.bool_) if mask is None else mask
+
+    def add(self, block: int, mask: Mask | None) -> None:
+        """Lanes arrive at a block."""
+        there = self.groups.get(block, False)
+        if there is False:
+            if mask is not None and len(self.groups) == 0 and not self.waits and mask.all():
+                mask = None
+            self.groups[block] = mask
+            return
+        assert mask is not None
+        assert there is not None
+        merged = there | mask
+        self.groups[block] = None if len(self.groups) == 1 and merged.all() else merged
+
+    def leave(self, mask: Mask | None) -> None:
+        """Lanes exit."""
+        if mask is None:
+            self.live = np.zeros(self.lanes, np.bool_)
+        else:
+            self.live = self.live & ~mask
+
+    def warps_of(self, mask: Mask | None) -> int:
+        """Number of warps with a lane in the mask."""
+        if mask is None:
+            return self.lanes // WARP
+        return int(np.count_nonzero(mask.reshape(-1, WARP).any(axis=1)))
+
+    def warp_numbers(self, mask: Mask | None) -> list[int]:
+        """The warps of the CTA that have a lane in the mask."""
+        first = self.first // WARP
+        if mask is None:
+            return list(range(first, first + self.lanes // WARP))
+        return [first + int(each) for each in np.flatnonzero(mask.reshape(-1, WARP).any(axis=1))]
