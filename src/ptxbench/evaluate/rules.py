@@ -234,13 +234,13 @@ def contract_holds(errors: Floats, bounds: Floats) -> bool:
 
 
 def accumulation_allowance(rounding: Floats, terms: int) -> Floats:
-    """What a float32 output may miss whatever the library does: one rounding step times sqrt(`terms`).
+    """What a float32 output may miss whatever the library does: 2 sqrt(`terms`) rounding steps.
 
-    `terms` is the number of float32 additions behind each value. An honest kernel may add in any order, and the error
-    of a sum of n terms grows like sqrt(n) rounding steps (Higham and Mary, A New Approach to Probabilistic Rounding
-    Error Analysis, 2019); any arithmetic of lower precision misses by thousands of steps.
+    `terms` is the number of float32 additions behind each value. An honest kernel may add in any order, and
+    the error of a sum of n terms stays below a small multiple of sqrt(n) rounding steps (Higham and Mary, A New
+    Approach to Probabilistic Rounding Error Analysis, 2019); lower precision misses by thousands of steps.
     """
-    return rounding * math.sqrt(terms)
+    return rounding * (2.0 * math.sqrt(terms))
 
 
 def same_layout(got: Array, expected: Array) -> Layout:

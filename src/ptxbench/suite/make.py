@@ -49,6 +49,7 @@ _CONTRACT = {
     "block_rows": 128,
     "library_factor": 2.0,
     "structured_factor": 4.0,
+    "structured_steps": 16.0,
 }
 
 _POLICY = {

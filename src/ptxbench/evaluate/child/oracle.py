@@ -23,7 +23,7 @@ from ptxbench.evaluate.rules import (
     contract_bounds,
     rounding_errors,
 )
-from ptxbench.schema.problem import DType, Problem, Workload
+from ptxbench.schema.problem import Contract, DType, Problem, Workload
 from ptxbench.suite import library_error
 
 BUDGET_BYTES = 3 * 2**30
@@ -160,8 +160,7 @@ def expectations(
             rounding = rounding_errors(TORCH, truth, spec.dtype.value, contract.block_rows)
             if spec.dtype is DType.FLOAT32:
                 rounding = accumulation_allowance(rounding, _terms(problem, workload))
-            factor = contract.library_factor if recipe == "normal" else contract.structured_factor
-            bounds = contract_bounds(rounding, error, factor)
+            bounds = _bounds(contract, recipe, rounding, error)
         held[spec.name] = Expectation(
             reference=truth if library is None else library[spec.name],
             oracle=truth,
@@ -169,8 +168,15 @@ def expectations(
             atol=contract.published_atol,
             rtol=contract.published_rtol,
             block_rows=contract.block_rows,
+            outliers=recipe == "normal",
         )
     return held
+
+
+def _bounds(contract: Contract, recipe: Recipe, rounding: Floats, library: Floats) -> Floats:
+    if recipe == "normal":
+        return contract_bounds(rounding, library, contract.library_factor)
+    return contract_bounds(contract.structured_steps * rounding, library, contract.structured_factor)
 
 
 def _terms(problem: Problem, workload: Workload) -> int:

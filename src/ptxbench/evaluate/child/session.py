@@ -285,7 +285,10 @@ class Session:
         if done.status is Status.RAISED:
             raise CandidateFault("raised", f"The candidate raised an error: {done.text}", self.phase, done.text)
         if done.status is Status.CUDA:
-            self._fail("cuda_error", f"The device reports {done.cuda_name}.", done.cuda_name)
+            text = f"The device reports {done.cuda_name}."
+            if self._spec.wrapper:  # the tool has yet to write down what it saw: `finish` lets it
+                raise CandidateFault("cuda_error", text, self.phase, done.cuda_name)
+            self._fail("cuda_error", text, done.cuda_name)
         if done.status is Status.LOAD_FAILED:
             self._fail("load_failed", f"The library cannot be loaded: {done.text}", done.text)
         if done.status is Status.NO_SYMBOL:
