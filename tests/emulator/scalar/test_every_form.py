@@ -1,4 +1,4 @@
-"""Every scalar form of the tables has an operation whose operands fit, which accepts any bits, and answers in its dtypes."""
+"""Every scalar form of the tables has an operation that takes its operands and any bits, and answers in its dtypes."""
 
 from __future__ import annotations
 

@@ -25,8 +25,9 @@ _NARROW = {"e4m3x2": 16, "e5m2x2": 16, "e2m3x2": 16, "e3m2x2": 16, "ue8m0x2": 16
 class ScalarOp:
     """A function of arrays over lanes.
 
-    Sources and results are PTX types, one for each operand in their order, vectors and pairs flattened; the arrays have the dtype of a register of that type (`b128`: uint64 with a last axis of two). `run` returns an array
-    for one result and a tuple otherwise; it computes all lanes, is total on any bits, and relies on its caller's
+    Sources and results are PTX types, one for each operand in their order, vectors and pairs flattened; the arrays have
+    the dtype of a register of that type (`b128`: uint64 with a last axis of two). `run` returns an array for one result
+    and a tuple otherwise; it computes all lanes, is total on any bits, and relies on its caller's
     `np.errstate(all="ignore")`.
     """
 

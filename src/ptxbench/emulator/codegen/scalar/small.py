@@ -75,7 +75,7 @@ def encode(value: F64, format_: Small, mode: str, satfinite: bool, relu: bool) -
     """
     rounded = np.abs(to_quantum(value, format_.exponent, format_.mantissa, mode))
     smallest = format_.smallest_exponent
-    exponent = np.maximum(np.frexp(rounded)[1] - 1, smallest)
+    exponent = np.where(rounded == 0, smallest, np.maximum(np.frexp(rounded)[1] - 1, smallest))
     whole = np.ldexp(rounded, format_.mantissa - exponent)
     within = np.isfinite(rounded) & (rounded <= value_of(format_.largest, format_))
     code = np.where(within, whole, 0).astype(np.int64) + (np.where(within, exponent - smallest, 0) << format_.mantissa)
