@@ -28,6 +28,13 @@ def space_of(ins: Instruction) -> str:
     return next((_SPACES[word] for word in ins.modifiers if word in _SPACES), "generic")
 
 
+def _param_space(ins: Instruction, program: Program, address: Operand) -> str:
+    """Kernel parameters lie in the parameter block, in global memory; those of calls are local to each lane."""
+    base = address.base if isinstance(address, Address) else address
+    called = isinstance(base, Symbol) and base.name in program.local
+    return "local" if called or "param::func" in ins.modifiers else "global"
+
+
 def _type(ins: Instruction) -> str:
     return ins.modifiers[-1]
 
@@ -50,8 +57,10 @@ def _load(ins: Instruction, program: Program) -> Op:
         offset = _parameter(ins, program)
         if offset is not None:
             return _load_parameter(ins, offset)
-    type_, count = _type(ins), _count(ins)
-    space, polls = space_of(ins), bool({"acquire", "relaxed", "volatile"} & set(ins.modifiers))
+    type_, count, space = _type(ins), _count(ins), space_of(ins)
+    if any(word.startswith("param") for word in ins.modifiers):
+        space = _param_space(ins, program, ins.operands[1])
+    polls = bool({"acquire", "relaxed", "volatile"} & set(ins.modifiers))
     targets = items(ins.operands[0])
     width = max(bits_of(type_) // 8, 1)
     wide = width == 16
