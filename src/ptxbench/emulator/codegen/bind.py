@@ -8,6 +8,7 @@ from ptxbench.emulator.codegen import bind_async, bind_atomic, bind_barrier, bin
 from ptxbench.emulator.codegen.inline import inline
 from ptxbench.emulator.codegen.op import Op, items, unsupported
 from ptxbench.emulator.codegen.program import Program
+from ptxbench.emulator.codegen.quick import quick
 from ptxbench.emulator.codegen.scalar.operations import scalar_operation
 from ptxbench.emulator.errors import Unsupported
 from ptxbench.emulator.ptx.ir import Instruction, Operand, Register
@@ -57,4 +58,4 @@ def _scalar(ins: Instruction, program: Program) -> Op | None:
         sources.append((carry, "pred"))
     if found.carry_out:
         results.append((carry, "pred"))
-    return Op(tuple(sources), tuple(results), run=found.run, warp=found.warp)
+    return Op(tuple(sources), tuple(results), run=quick(ins, found), warp=found.warp)

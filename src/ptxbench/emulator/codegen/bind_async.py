@@ -123,7 +123,7 @@ def _arrive_later(ins: Instruction) -> Op:
 
     def run(unit: Unit, mask: Mask | None, *address: Any) -> None:
         copies = Copies.of(unit)
-        for (where,), lanes in uniform_groups(unit.full(mask), _sum(address)):
+        for (where,), lanes in uniform_groups(unit, mask, _sum(address)):
             phases = find(unit.cta.cluster, unit.cta, where & 0xFFFF_FFFF, remote=False)
             count = int(np.count_nonzero(lanes))
             if keeps_count:

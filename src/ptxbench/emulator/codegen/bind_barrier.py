@@ -32,7 +32,7 @@ def _init(ins: Instruction) -> Op:
     address = address_sources(ins.operands[0], "shared")
 
     def run(unit: Unit, mask: Mask | None, *arguments: Any) -> None:
-        for (where, count), _ in uniform_groups(unit.full(mask), _sum(arguments[:-1]), arguments[-1]):
+        for (where, count), _ in uniform_groups(unit, mask, _sum(arguments[:-1]), arguments[-1]):
             made = initialise(unit.cta, where, count)
             for observer in unit.cta.cluster.observers:
                 observer.initialised(made, unit)
@@ -42,7 +42,7 @@ def _init(ins: Instruction) -> Op:
 
 def _inval(ins: Instruction) -> Op:
     def run(unit: Unit, mask: Mask | None, *address: Any) -> None:
-        for (where,), _ in uniform_groups(unit.full(mask), _sum(address)):
+        for (where,), _ in uniform_groups(unit, mask, _sum(address)):
             phases = find(unit.cta.cluster, unit.cta, where, remote=False)
             unit.cta.shared.views[8][phases.offset // 8] = mbarrier.to_bits(phases.state)
             del unit.cta.mbarriers[phases.offset]
@@ -65,7 +65,7 @@ def _arrive(ins: Instruction) -> Op:
         lanes = unit.full(mask)
         where = _sum(arguments[: len(address)])
         tokens = np.zeros(unit.lanes, np.uint64) if wants_token else None
-        for (place, *counts), chosen in uniform_groups(lanes, where, *arguments[len(address) :]):
+        for (place, *counts), chosen in uniform_groups(unit, lanes, where, *arguments[len(address) :]):
             phases = find(unit.cta.cluster, unit.cta, place & 0xFFFF_FFFF, remote=True)
             for observer in unit.cta.cluster.observers:
                 observer.arrived(phases, unit)
@@ -102,7 +102,7 @@ def _tx(ins: Instruction) -> Op:
     address = address_sources(ins.operands[0], "shared")
 
     def run(unit: Unit, mask: Mask | None, *arguments: Any) -> None:
-        for (place, count), lanes in uniform_groups(unit.full(mask), _sum(arguments[:-1]), arguments[-1]):
+        for (place, count), lanes in uniform_groups(unit, mask, _sum(arguments[:-1]), arguments[-1]):
             phases = find(unit.cta.cluster, unit.cta, place & 0xFFFF_FFFF, remote=True)
             _one_by_one(phases, lanes, lambda state, count=count: function(state, count), None)
 
@@ -132,7 +132,7 @@ def _bar(ins: Instruction, program: Program) -> Op | None:
         return None
 
     def run(unit: Unit, mask: Mask | None, numbers: Any, counts: Any) -> None:
-        for (number, count), lanes in uniform_groups(unit.full(mask), numbers, counts):
+        for (number, count), lanes in uniform_groups(unit, mask, numbers, counts):
             unit.cta.named_barrier(number).arrive(unit, lanes, count, None)
 
     return Op(typed(ins.operands, "b32"), run=run, machine=True)

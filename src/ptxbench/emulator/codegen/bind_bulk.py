@@ -50,7 +50,7 @@ def _bound(sources: tuple[tuple[tuple[Source, str], ...], ...], issue: Issue) ->
     sizes = [len(group) for group in sources]
 
     def run(unit: Unit, mask: Mask | None, *arguments: Any) -> None:
-        for lane in np.flatnonzero(unit.full(mask)).tolist():
+        for lane in unit.active(mask).tolist():
             values, place = [], 0
             for size in sizes:
                 values.append(sum(int(part[lane]) for part in arguments[place : place + size]))

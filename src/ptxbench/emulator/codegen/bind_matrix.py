@@ -12,16 +12,16 @@ from ptxbench.emulator.codegen.program import Program
 from ptxbench.emulator.codegen.values import address_sources
 from ptxbench.emulator.errors import Fault, Unsupported
 from ptxbench.emulator.machine import access
-from ptxbench.emulator.machine.products import Product, Products
+from ptxbench.emulator.machine.products import Product, Products, operand
 from ptxbench.emulator.machine.spaces import Region
 from ptxbench.emulator.machine.unit import WARP, Mask, Unit
 from ptxbench.emulator.ptx.ir import Immediate, Instruction, Register, Vector
-from ptxbench.emulator.tensor.descriptor import Descriptor
 from ptxbench.emulator.tensor.matrix_moves import MatrixMove, movmatrix
 from ptxbench.emulator.tensor.mma import Mma
 from ptxbench.emulator.tensor.wgmma import LANES, Wgmma
 
 _U32 = np.dtype(np.uint32)
+_FORMS: dict[Wgmma, Wgmma] = {}
 
 
 def products_of(unit: Unit) -> Products:
@@ -59,7 +59,9 @@ def _wgmma_fence(unit: Unit, mask: Mask | None) -> None:
 def _mma_async(ins: Instruction) -> Op:
     if ins.guard is not None:
         raise Unsupported(ins.name, ins.line, "a guarded wgmma")
-    form, line = Wgmma.parse(ins), ins.line
+    # Equal forms are one object, so that chains of products are seen quickly.
+    form = _FORMS.setdefault(Wgmma.parse(ins), Wgmma.parse(ins))
+    line = ins.line
     target, first, second, scale = ins.operands[:4]
     assert isinstance(target, Vector)
     slots = tuple(item.slot for item in target.items if isinstance(item, Register))
@@ -71,21 +73,19 @@ def _mma_async(ins: Instruction) -> Op:
     def run(unit: Unit, mask: Mask | None, *arguments: Any) -> None:
         _whole(unit, mask)
         *a, b, scale_d = arguments
-        left = tuple(a) if in_registers else Descriptor.decode(_uniform(a[0]), line)
-        right = Descriptor.decode(_uniform(b), line)
-        product = Product(form, line, left, right, bool(scale_d[0]), slots)
-        for addresses in product.spans():
-            if addresses.size and int(addresses.max()) + 16 > unit.cta.shared.limit:
-                raise Fault(
-                    "cudaErrorIllegalAddress", f"wgmma reads shared+{int(addresses.max()):#x}, beyond the shared memory"
-                )
+        left = tuple(a) if in_registers else operand(form, 0, _uniform(a[0]))
+        product = Product(form, line, left, operand(form, 1, _uniform(b)), bool(scale_d[0]), slots)
+        for each in product.operands():
+            if each.end > unit.cta.shared.limit:
+                reason = f"wgmma reads up to shared+{each.end:#x}, beyond the shared memory"
+                raise Fault("cudaErrorIllegalAddress", reason)
         products_of(unit).issue(product)
 
     return Op((*read, (second, "b64"), (scale, "pred")), run=run, machine=True, touches=slots)
 
 
 def _uniform(values: Any) -> int:
-    if (values != values[0]).any():
+    if np.count_nonzero(values != values[0]):
         raise Fault("cudaErrorIllegalInstruction", "the lanes of a warpgroup give different matrix descriptors")
     return int(values[0])
 

@@ -48,10 +48,10 @@ class Step:
 
 @dataclass(frozen=True)
 class BlockCode:
-    """The two functions of a block and the register slots that it uses."""
+    """Makers of a block's two functions: most blocks need only one."""
 
-    full: BlockFunction
-    masked: BlockFunction
+    full: Callable[[], BlockFunction]
+    masked: Callable[[], BlockFunction]
 
 
 def both(mask: Any, guard: Any) -> Any:
@@ -112,9 +112,15 @@ class BlockWriter:
             answer = f"({', '.join(self._read(operand, type_) for operand, type_ in sources)},)"
         for slot in sorted(self.dirty & self.live_out):
             self.lines.append((slot, self.names[slot]))
-        text = self._text("full", answer, masked=False) + self._text("masked", answer, masked=True)
+        return BlockCode(
+            lambda: self._made("full", answer, masked=False), lambda: self._made("masked", answer, masked=True)
+        )
+
+    def _made(self, name: str, answer: str, *, masked: bool) -> BlockFunction:
+        text = self._text(name, answer, masked=masked)
         exec(compile(text, "<ptx block>", "exec"), self.space)  # noqa: S102  (text of our own making, no names from PTX)
-        return BlockCode(self.space["full"], self.space["masked"])
+        made: BlockFunction = self.space[name]
+        return made
 
     def _text(self, name: str, answer: str, *, masked: bool) -> str:
         lines = [f"def {name}(R, K, u, m):"]

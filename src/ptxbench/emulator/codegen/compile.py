@@ -100,8 +100,7 @@ class Compiled:
             following = block.targets[0]
         return RunBlock(
             index=pc,
-            full=code.full,
-            masked=code.masked,
+            makers=code,
             end=end.run if end is not None else (None if following >= 0 else _fall_off),
             next=following,
             length=len(block.instructions),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ptxbench.emulator.codegen.op import Source
-from ptxbench.emulator.machine.unit import Mask
+from ptxbench.emulator.machine.unit import Mask, Unit
 from ptxbench.emulator.ptx.ir import Address, Immediate, Operand, Register, Symbol
 
 
@@ -29,27 +29,30 @@ def address_sources(operand: Operand, space: str) -> tuple[tuple[Source, str], .
     return ((base, type_), (Immediate(offset, "int"), type_))
 
 
-def uniform_groups(lanes: Mask, *values: Any) -> Iterator[tuple[tuple[int, ...], Mask]]:
+def uniform_groups(unit: Unit, mask: Mask | None, *values: Any) -> list[tuple[tuple[int, ...], Mask]]:
     """The different tuples of values among the lanes, each with the lanes that have it."""
-    if not values:
-        yield (), lanes
-        return
-    chosen = np.flatnonzero(lanes)
+    lanes = unit.full(mask)
+    chosen = unit.active(mask)
     if not chosen.size:
-        return
+        return []
     if chosen.size == 1:
-        yield tuple(int(value[chosen[0]]) for value in values), lanes
-        return
-    taken = [value[chosen] for value in values]
-    first = tuple(int(value[0]) for value in taken)
-    if all((value == value[0]).all() for value in taken):
-        yield first, lanes
-        return
+        lane = chosen[0]
+        return [(tuple(int(value[lane]) for value in values), lanes)]
+    taken = values if mask is None else [value[chosen] for value in values]
+    first = [value[0] for value in taken]
+    if all(np.count_nonzero(value != one) == 0 for value, one in zip(taken, first, strict=True)):
+        return [(tuple(map(int, first)), lanes)]
+    return _different(lanes, chosen, taken)
+
+
+def _different(lanes: Mask, chosen: Any, taken: Sequence[Any]) -> list[tuple[tuple[int, ...], Mask]]:
     rows = list(zip(*(value.tolist() for value in taken), strict=True))
+    made = []
     for row in dict.fromkeys(rows):
         mask = np.zeros_like(lanes)
         mask[chosen[[each == row for each in rows]]] = True
-        yield tuple(row), mask
+        made.append((tuple(row), mask))
+    return made
 
 
 def first_lane(mask: Mask | None) -> int:

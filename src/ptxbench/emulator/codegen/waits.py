@@ -80,7 +80,7 @@ def _conditions(unit: Unit, lanes: Mask, addresses: Any, *rest: Any) -> Iterator
     if offset:
         addresses = addresses + offset[0]
     cta = unit.cta
-    for (address, value), chosen in uniform_groups(lanes, addresses, values):
+    for (address, value), chosen in uniform_groups(unit, lanes, addresses, values):
         yield find(cta.cluster, cta, address & 0xFFFF_FFFF, remote=False), value, chosen
 
 
@@ -104,7 +104,7 @@ def _barrier(ins: Instruction, block: Block, program: Program) -> Wait:
     def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
         lanes = unit.full(mask)
         values = answer[:-1] if reduces else answer
-        for (number, *counts), chosen in uniform_groups(lanes, *values):
+        for (number, *counts), chosen in uniform_groups(unit, lanes, *values):
             barrier = unit.cta.named_barrier(number)
             if reduces:
                 barrier.kind = kind

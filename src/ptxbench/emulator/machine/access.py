@@ -44,7 +44,7 @@ def load(unit: Unit, space: str, addresses: Lanes, mask: Mask | None, shape: tup
     """
     if mask is None:
         return _load(unit, space, addresses, shape, None)
-    chosen = np.flatnonzero(mask)
+    chosen = unit.active(mask)
     width, count = shape
     made = [np.zeros(unit.lanes, DTYPES[width]) for _ in range(count)]
     if chosen.size:
@@ -60,7 +60,7 @@ def store(
     """Lanes write; of lanes that write one place the highest wins. Arguments and errors as of `load`."""
     chosen = None
     if mask is not None:
-        chosen = np.flatnonzero(mask)
+        chosen = unit.active(mask)
         if not chosen.size:
             return
         addresses = addresses[chosen]

@@ -60,12 +60,12 @@ class Cluster:
     @property
     def live_threads(self) -> int:
         """Threads that have not exited."""
-        return sum(int(unit.live.sum()) for cta in self.ctas for unit in cta.units)
+        return sum(cta.live for cta in self.ctas)
 
     @property
     def done(self) -> bool:
         """Whether all threads have exited."""
-        return all(cta.done for cta in self.ctas)
+        return not any(cta.live for cta in self.ctas)
 
     def wake(self, unit: Unit) -> None:
         """A unit may be able to go on."""

@@ -44,8 +44,7 @@ class Cta:
         self.mbarriers: dict[int, Phases] = {}
         self.named: dict[int, NamedBarrier] = {}
         self.units = [self._unit(kernel, index) for index in range(kernel.units)]
-        self.registers_left: int | None = None
-        self.watch: Any = None
+        self.live = sum(int(unit.live.sum()) for unit in self.units)
 
     def _unit(self, kernel: Kernel, index: int) -> Unit:
         first, lanes = index * kernel.unit_lanes, kernel.unit_lanes
@@ -73,7 +72,7 @@ class Cta:
     @property
     def done(self) -> bool:
         """Whether all threads have exited."""
-        return all(unit.done for unit in self.units)
+        return self.live == 0
 
     def name(self) -> str:
         """For reports."""

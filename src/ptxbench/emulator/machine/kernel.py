@@ -60,8 +60,7 @@ class RunBlock:
     """
 
     index: int
-    full: Any
-    masked: Any
+    makers: Any
     end: End | None
     next: int
     length: int
@@ -70,6 +69,16 @@ class RunBlock:
     line: int
     warps: int = 0
     threads: int = 0
+    full: Any = None
+    masked: Any = None
+
+    def function(self, mask: Mask | None) -> Any:
+        """The function for all lanes or for some, made on first use."""
+        if mask is None:
+            self.full = self.makers.full()
+            return self.full
+        self.masked = self.makers.masked()
+        return self.masked
 
 
 class Kernel:

@@ -6,8 +6,8 @@ execution, as far as the protocol allows; with an eager schedule each product is
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,45 @@ from ptxbench.emulator.machine.unit import Unit
 from ptxbench.emulator.tensor.descriptor import Descriptor
 from ptxbench.emulator.tensor.fast import to_f32
 from ptxbench.emulator.tensor.formats import decode
-from ptxbench.emulator.tensor.fragments import wgmma_d
-from ptxbench.emulator.tensor.wgmma import Wgmma
+from ptxbench.emulator.tensor.fragments import unpack, wgmma_d
+from ptxbench.emulator.tensor.wgmma import M, Wgmma
 
 Slots = tuple[int, ...]
+_CHUNK = np.dtype("V16")
+
+
+@dataclass(frozen=True, eq=False)
+class Operand:
+    """A matrix in shared memory as one descriptor gives it.
+
+    Attributes:
+        chunks: Numbers of its 16-byte chunks, in the order of the form.
+        start: First byte.
+        end: First byte beyond the last.
+    """
+
+    descriptor: Descriptor
+    chunks: NDArray[np.int64]
+    start: int
+    end: int
+
+
+@lru_cache(maxsize=4096)
+def operand(form: Wgmma, side: int, value: int) -> Operand:
+    """The operand of a form, A (0) or B (1), behind a descriptor.
+
+    Raises:
+        Trap: The descriptor has reserved bits.
+    """
+    descriptor = Descriptor.decode(value)
+    addresses = form.b_addresses(descriptor) if side else form.a_addresses(descriptor)
+    return Operand(descriptor, addresses >> 4, int(addresses.min()), int(addresses.max()) + 16)
+
+
+@lru_cache(maxsize=4096)
+def _chain(operands: tuple[Operand, ...], axis: int) -> NDArray[np.int64]:
+    """The chunks of operands that follow each other along K, as one matrix."""
+    return np.concatenate([each.chunks for each in operands], axis=axis)
 
 
 @dataclass(eq=False)
@@ -34,19 +69,17 @@ class Product:
 
     form: Wgmma
     line: int
-    a: Descriptor | tuple[Any, ...]
-    b: Descriptor
+    a: Operand | tuple[Any, ...]
+    b: Operand
     scale_d: bool
     slots: Slots
     done: bool = False
     knowledge: Any = None
 
-    def spans(self) -> list[NDArray[np.int64]]:
-        """Shared-memory addresses of the 16-byte chunks that it reads: B's, and A's if that is in memory."""
-        found = [self.form.b_addresses(self.b)]
-        if isinstance(self.a, Descriptor):
-            found.append(self.form.a_addresses(self.a))
-        return found
+    def operands(self) -> tuple[Operand, ...]:
+        """The operands in shared memory: B, and A if it is there."""
+        first = () if isinstance(self.a, tuple) else (self.a,)
+        return (self.b, *first)
 
 
 @dataclass(eq=False)
@@ -64,7 +97,6 @@ class Products:
     open: list[Product] = field(default_factory=list)
     groups: list[list[Product]] = field(default_factory=list)
     matrices: dict[Slots, tuple[Wgmma, NDArray[np.float32]]] = field(default_factory=dict)
-    report: Callable[[Product, int], None] | None = None
 
     def issue(self, product: Product) -> None:
         """A product begins."""
@@ -110,28 +142,27 @@ class Products:
     def _is_fast(self, form: Wgmma) -> bool:
         return not self.exact and form.result.name == "f32"
 
-    def _chunks(self, addresses: NDArray[np.int64]) -> NDArray[np.uint8]:
-        shared = self.unit.cta.shared
-        lines = shared.bytes.view(np.dtype("V16"))
-        index = addresses >> 4
-        made: NDArray[np.uint8] = lines[index].view(np.uint8)
-        return made
+    def _bits(self, form: Wgmma, side: int, operands: tuple[Operand, ...]) -> Any:
+        """Element bits [M or N, K] of operands that follow each other along K."""
+        transposed = form.transposed[side]
+        chunks = operands[0].chunks if len(operands) == 1 else _chain(operands, 0 if transposed else 1)
+        raw = self.unit.cta.shared.bytes.view(_CHUNK)[chunks].view(np.uint8)
+        bits = unpack(raw.reshape(chunks.shape[0], -1), form.types[side].bits)
+        return bits[:, : (form.n if side else M)].T if transposed else bits
 
-    def _operands(self, product: Product) -> tuple[Any, Any]:
-        """Element bits of A [64, K] and B [N, K]."""
-        form = product.form
-        if isinstance(product.a, Descriptor):
-            a = form.a_matrix(self._chunks(form.a_addresses(product.a)))
-        else:
-            a = form.a_from_registers(product.a)
-        return a, form.b_matrix(self._chunks(form.b_addresses(product.b)))
+    def _left(self, chain: list[Product]) -> Any:
+        """A of a chain: [64, K]."""
+        parts = [each.a for each in chain if isinstance(each.a, tuple)]
+        if not parts:
+            return self._bits(chain[0].form, 0, tuple(each.a for each in chain if isinstance(each.a, Operand)))
+        made = [chain[0].form.a_from_registers(part) for part in parts]
+        return made[0] if len(made) == 1 else np.concatenate(made, axis=1)
 
     def _accumulate(self, chain: list[Product]) -> None:
         """The fast way: one float32 product for the chain, kept as a matrix."""
         form, slots = chain[0].form, chain[0].slots
-        parts = [self._operands(each) for each in chain]
-        a = decode(_joined([part[0] for part in parts]), form.types[0])
-        b = decode(_joined([part[1] for part in parts]), form.types[1])
+        a = decode(self._left(chain), form.types[0])
+        b = decode(self._bits(form, 1, tuple(each.b for each in chain)), form.types[1])
         if form.negated[0] != form.negated[1]:
             a = -a
         total = np.matmul(a, b.T)
@@ -155,7 +186,7 @@ class Products:
         self._forget(product.slots, keep=False)
         registers = self.unit.registers
         old = [registers[slot] for slot in product.slots]
-        a, b = self._operands(product)
+        a, b = self._left([product]), self._bits(product.form, 1, (product.b,))
         mode = "exact" if self.exact else "fast"
         made = product.form.multiply(a, b, old, product.scale_d, mode)
         for slot, row in zip(product.slots, made, strict=True):
@@ -195,8 +226,4 @@ class Products:
 
 def _continues(first: Product, other: Product) -> bool:
     """Whether a product adds to the accumulator of the one before, with operands of the same form."""
-    return other.scale_d and other.form == first.form and other.slots == first.slots
-
-
-def _joined(parts: list[Any]) -> Any:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+    return other.scale_d and other.form is first.form and other.slots == first.slots

@@ -54,7 +54,7 @@ def _run_group(unit: Unit, kernel: Kernel, pc: int, mask: Mask | None, quantum: 
         if unit.owed and not unit.owed.isdisjoint(block.slots):
             unit.matrices.settle(unit, block)
         try:
-            code = block.full if mask is None else block.masked
+            code = (block.full if mask is None else block.masked) or block.function(mask)
             answer = code(registers, constants, unit, mask)
             block.warps += warps
             block.threads += lanes

@@ -73,6 +73,8 @@ class Unit:
     tally: Any = None
     """Counts guarded instructions."""
     knowledge: Any = None
+    everyone: Any = None
+    latest: tuple[Any, Any] = (None, None)
     """What the checks know about its order with others."""
 
     @property
@@ -87,7 +89,19 @@ class Unit:
 
     def full(self, mask: Mask | None) -> Mask:
         """A mask as an array."""
-        return np.ones(self.lanes, np.bool_) if mask is None else mask
+        if mask is not None:
+            return mask
+        if self.everyone is None:
+            self.everyone = np.ones(self.lanes, np.bool_)
+        return self.everyone
+
+    def active(self, mask: Mask | None) -> Any:
+        """The lanes of a mask; the answer for the last mask is kept, since a group runs on with the same one."""
+        if mask is None:
+            mask = self.full(None)
+        if self.latest[0] is not mask:
+            self.latest = (mask, np.flatnonzero(mask))
+        return self.latest[1]
 
     def add(self, block: int, mask: Mask | None) -> None:
         """Lanes arrive at a block."""
@@ -104,10 +118,12 @@ class Unit:
 
     def leave(self, mask: Mask | None) -> None:
         """Lanes exit."""
+        before = int(np.count_nonzero(self.live))
         if mask is None:
             self.live = np.zeros(self.lanes, np.bool_)
         else:
             self.live = self.live & ~mask
+        self.cta.live -= before - int(np.count_nonzero(self.live))
 
     def warps_of(self, mask: Mask | None) -> int:
         """Number of warps with a lane in the mask."""
