@@ -34,6 +34,7 @@ WIDE_HALF = Step(25, "f16")
 SHORT_HALF = Step(13, "f16")
 
 
+@np.errstate(all="ignore")
 def fused(a: Bits, b: Bits, types: tuple[Format, Format], addend: NDArray[np.float32] | None, step: Step) -> Bits:
     """One step: A times B transposed plus the addend.
 
@@ -77,6 +78,7 @@ def _rounded(exact: NDArray[np.float64], step: Step) -> Bits:
     return bits & np.uint32(0xFFFFFC00) if step.result == "f32short" else bits
 
 
+@np.errstate(all="ignore")
 def truncated(exact: NDArray[np.float64]) -> NDArray[np.float32]:
     """float64 to float32 toward zero; what is 2^128 or more becomes infinite, and zero is positive."""
     nearest = exact.astype(np.float32)
@@ -100,6 +102,7 @@ def _signs(of: Parts) -> NDArray[Any]:
     return np.sign(of.values) if of.special is None else of.special
 
 
+@np.errstate(all="ignore")
 def split_eight_bit(a: Bits, b: Bits, types: tuple[Format, Format], addend: Bits) -> Bits:
     """mma.sync on fp8 operands: Hopper converts them to float16 and takes two steps, then adds C on its own.
 
