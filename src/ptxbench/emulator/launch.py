@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ptxbench.emulator.checks.hazards import Hazards
+from ptxbench.emulator.checks.texts import Reporter
 from ptxbench.emulator.codegen.compile import Compiled
 from ptxbench.emulator.errors import Fault, Trap, Unsupported
 from ptxbench.emulator.machine.cluster import Cluster
@@ -139,7 +141,13 @@ class Launch:
         self.function = function
         self.compiled = compiled or Compiled(module, function)
         self.shared_symbols, self.static_bytes = place_shared(module, function, launch.shared_offsets)
-        self.findings: dict[tuple[str, int, str], Finding] = {}
+        self.findings: dict[tuple[str, int, int], Finding] = {}
+        self.locations = {
+            ins.line: ins.location
+            for block in self.compiled.program.blocks
+            for ins in block.instructions
+            if ins.location is not None
+        }
 
     def run(self) -> LaunchResult:
         """All schedules of the policy."""
@@ -167,6 +175,9 @@ class Launch:
 
     def _schedule(self, name: str, symbols: dict[str, int], most: int) -> tuple[Kernel, str, str, Coverage]:
         kernel = self._kernel(symbols)
+        reporter = Reporter(name, self.locations)
+        if self.policy.checks:
+            kernel.observers_of = lambda cluster: [Hazards(cluster, reporter)]
         grid = Grid(kernel, make_schedule(name), most)
         error = unsupported = ""
         with np.errstate(all="ignore"):
@@ -176,8 +187,8 @@ class Launch:
                 error = f"{trap.error} at PTX line {trap.line}: {trap.reason}"
             except Unsupported as lacking:
                 unsupported = str(lacking)
-        for finding in grid.findings:
-            self.findings.setdefault((finding.rule, finding.line, finding.message), finding)
+        for key, finding in reporter.findings.items():
+            self.findings.setdefault(key, finding)
         return kernel, error, unsupported, Coverage(name, grid.finished, grid.total)
 
     def _kernel(self, symbols: dict[str, int]) -> Kernel:
@@ -197,8 +208,6 @@ class Launch:
             numerics=self.policy.numerics,
         )
         kernel = Kernel(self.compiled, shape, self.memory, symbols)
-        if self.policy.checks:
-            kernel.observers_of = lambda cluster: []
         return kernel
 
 
@@ -212,7 +221,6 @@ class Grid:
         self.total = len(places)
         self.places = places[: most or None]
         self.finished = 0
-        self.findings: list[Finding] = []
 
     def run(self) -> None:
         """Run all clusters.

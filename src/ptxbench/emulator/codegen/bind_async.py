@@ -124,7 +124,7 @@ def _arrive_later(ins: Instruction) -> Op:
     def run(unit: Unit, mask: Mask | None, *address: Any) -> None:
         copies = Copies.of(unit)
         for (where,), lanes in uniform_groups(unit, mask, _sum(address)):
-            phases = find(unit.cta.cluster, unit.cta, where & 0xFFFF_FFFF, remote=False)
+            phases = find(unit.cta.cluster, unit, where & 0xFFFF_FFFF, remote=False)
             count = int(np.count_nonzero(lanes))
             if keeps_count:
                 for _ in range(count):
@@ -159,7 +159,7 @@ def store_async(ins: Instruction, program: Program) -> Op | None:
         signal = _sum(arguments[len(target) + len(values) :])
         cluster, size = unit.cta.cluster, width * len(values)
         for lane in np.flatnonzero(unit.full(mask)).tolist():
-            phases = find(cluster, unit.cta, int(signal[lane]), remote=True)
+            phases = find(cluster, unit, int(signal[lane]), remote=True)
             place = np.asarray(there[lane : lane + 1])
             [(region, offset, _)] = access.shared_regions(unit, place, size)
             raw = b"".join(value[lane].tobytes() for value in data)

@@ -79,7 +79,7 @@ def _reduce_async(ins: Instruction) -> Op | None:
         rest = given[len(target) + 1 :]
         signal = rest[0] if len(rest) == 1 else rest[0] + rest[1]
         for lane in np.flatnonzero(unit.full(mask)).tolist():
-            phases = find(unit.cta.cluster, unit.cta, int(signal[lane]), remote=True)
+            phases = find(unit.cta.cluster, unit, int(signal[lane]), remote=True)
             chosen = np.arange(unit.lanes) == lane
 
             def move(chosen: Mask = chosen) -> None:

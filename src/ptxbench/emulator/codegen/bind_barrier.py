@@ -43,7 +43,7 @@ def _init(ins: Instruction) -> Op:
 def _inval(ins: Instruction) -> Op:
     def run(unit: Unit, mask: Mask | None, *address: Any) -> None:
         for (where,), _ in uniform_groups(unit, mask, _sum(address)):
-            phases = find(unit.cta.cluster, unit.cta, where, remote=False)
+            phases = find(unit.cta.cluster, unit, where, remote=False)
             unit.cta.shared.views[8][phases.offset // 8] = mbarrier.to_bits(phases.state)
             del unit.cta.mbarriers[phases.offset]
 
@@ -66,7 +66,7 @@ def _arrive(ins: Instruction) -> Op:
         where = _sum(arguments[: len(address)])
         tokens = np.zeros(unit.lanes, np.uint64) if wants_token else None
         for (place, *counts), chosen in uniform_groups(unit, lanes, where, *arguments[len(address) :]):
-            phases = find(unit.cta.cluster, unit.cta, place & 0xFFFF_FFFF, remote=True)
+            phases = find(unit.cta.cluster, unit, place & 0xFFFF_FFFF, remote=True)
             for observer in unit.cta.cluster.observers:
                 observer.arrived(phases, unit)
             each = partial(function, drop=drop)
@@ -103,7 +103,7 @@ def _tx(ins: Instruction) -> Op:
 
     def run(unit: Unit, mask: Mask | None, *arguments: Any) -> None:
         for (place, count), lanes in uniform_groups(unit, mask, _sum(arguments[:-1]), arguments[-1]):
-            phases = find(unit.cta.cluster, unit.cta, place & 0xFFFF_FFFF, remote=True)
+            phases = find(unit.cta.cluster, unit, place & 0xFFFF_FFFF, remote=True)
             _one_by_one(phases, lanes, lambda state, count=count: function(state, count), None)
 
     return Op((*address, *typed(ins.operands[1:], "b32")), run=run, machine=True)

@@ -101,7 +101,7 @@ def _tensor(ins: Instruction) -> Op:
         told = [
             find(
                 cluster,
-                unit.cta,
+                unit,
                 (cta.rank << RANK_SHIFT if mask is not None else rank_bits) | signal & OFFSET_MASK,
                 remote=True,
             )
@@ -160,7 +160,7 @@ def _tensor_store(ins: Instruction, where: tuple[Any, ...], rank: int) -> Op:
         [(cta, offset)] = _targets(unit, address, None)
         memory = unit.cta.cluster.kernel.memory.view
         start = offset & ~1023
-        span = Span(cta, offset, box.shared_bytes, box.map.span)
+        span = Span(cta, offset, box.shared_bytes, box.map.span, partial=not box.whole)
         _inside(span)
 
         def fetch() -> Callable[[], None]:
@@ -200,7 +200,7 @@ def _linear(ins: Instruction) -> Op | None:
         told = [
             find(
                 cluster,
-                unit.cta,
+                unit,
                 (cta.rank << RANK_SHIFT | signal & OFFSET_MASK) if mask else signal & _LOW,
                 remote=True,
             )

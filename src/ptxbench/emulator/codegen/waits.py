@@ -81,7 +81,7 @@ def _conditions(unit: Unit, lanes: Mask, addresses: Any, *rest: Any) -> Iterator
         addresses = addresses + offset[0]
     cta = unit.cta
     for (address, value), chosen in uniform_groups(unit, lanes, addresses, values):
-        yield find(cta.cluster, cta, address & 0xFFFF_FFFF, remote=False), value, chosen
+        yield find(cta.cluster, unit, address & 0xFFFF_FFFF, remote=False), value, chosen
 
 
 def _barrier(ins: Instruction, block: Block, program: Program) -> Wait:

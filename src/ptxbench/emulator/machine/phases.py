@@ -51,13 +51,13 @@ class Phases:
         return f"{name}: {mbarrier.describe(self.state)}"
 
 
-def find(cluster: Cluster, cta: Cta, address: int, *, remote: bool) -> Phases:
+def find(cluster: Cluster, unit: Unit, address: int, *, remote: bool) -> Phases:
     """The mbarrier at a shared address; memory that nobody initialised is taken as it is.
 
     Raises:
         Fault: The address is misaligned, outside shared memory, or in a CTA that is not there.
     """
-    rank, offset = address >> RANK_SHIFT, address & OFFSET_MASK
+    cta, rank, offset = unit.cta, address >> RANK_SHIFT, address & OFFSET_MASK
     if rank != cta.rank:
         if not remote or rank >= len(cluster.ctas):
             raise Fault(
@@ -78,7 +78,7 @@ def find(cluster: Cluster, cta: Cta, address: int, *, remote: bool) -> Phases:
     bits = int(cta.shared.views[8][offset // 8])
     found = cta.mbarriers[offset] = Phases(cta, offset, mbarrier.from_bits(bits), initialised=False)
     for observer in cluster.observers:
-        observer.uninitialised(found)
+        observer.uninitialised(found, unit)
     return found
 
 

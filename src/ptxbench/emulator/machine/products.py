@@ -206,16 +206,24 @@ class Products:
             registers[slot] = row
 
     def settle(self, unit: Unit, block: Any) -> None:
-        """A block uses registers that products owe."""
+        """A block uses registers that products owe; those that nobody waited for are done as ptxas would have it."""
+        observers = unit.cta.cluster.observers
+        for product in self.unwaited():
+            if not block.slots.isdisjoint(product.slots):
+                for observer in observers:
+                    observer.accumulator_used(unit, product, block)
+                self.run(self.unwaited())
         for slots in list(self.matrices):
             if not block.slots.isdisjoint(slots):
                 self._write_out(slots)
-        for product in [*(each for group in self.groups for each in group), *self.open]:
-            if not block.slots.isdisjoint(product.slots):
-                for observer in unit.cta.cluster.observers:
-                    observer.accumulator_used(unit, product, block)
+                for observer in observers:
+                    observer.registers_exposed(unit)
         unit.owed = {slot for product in self._unfinished() for slot in product.slots}
         unit.owed.update(slot for slots in self.matrices for slot in slots)
+
+    def unwaited(self) -> list[Product]:
+        """Products that no wait has covered."""
+        return [*(each for group in self.groups for each in group), *self.open]
 
     def _unfinished(self) -> list[Product]:
         return [

@@ -34,6 +34,8 @@ class Span:
     start: int
     size: int
     swizzle: int = 0
+    partial: bool = False
+    """Whether only a part is used: a box clipped by its tensor."""
 
 
 @dataclass(eq=False)
@@ -58,7 +60,8 @@ class Work:
     fetch: Callable[[], Callable[[], None]] | None = None
     kind: str = "copy"
     landed: bool = False
-    knowledge: Any = None
+    records: list[Any] = field(default_factory=list)
+    """What the checks remember of its writes."""
 
     @property
     def signals(self) -> bool:

@@ -15,6 +15,7 @@ from ptxbench.emulator.codegen.scalar.rounding import (
     add_exactly,
     canonical,
     flush32,
+    nearest_bf16,
     odd,
     saturate,
     to_f32,
@@ -163,13 +164,6 @@ def _between_floats(form: Form, to: str, of: str) -> Run:
         return np.asarray(saturate(np.asarray(value)) if "sat" in form.words else value).view(np.uint64)
 
     return run
-
-
-def nearest_bf16(a: Bits) -> Bits:
-    """float32 bits to bfloat16 bits, to nearest even."""
-    rounded = (a + np.uint32(0x7FFF) + ((a >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
-    nan = (a & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
-    return np.where(nan, np.uint32(0x7FFF), rounded).astype(np.uint16)
 
 
 def nearest_f16(a: Bits) -> Bits:

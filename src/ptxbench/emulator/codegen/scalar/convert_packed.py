@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from ptxbench.emulator.codegen.scalar.compare import floats
-from ptxbench.emulator.codegen.scalar.convert import clamped, integers, nearest_bf16, nearest_f16
+from ptxbench.emulator.codegen.scalar.convert import clamped, integers, nearest_f16
 from ptxbench.emulator.codegen.scalar.form import Bits, Form, Run, ScalarOp, dtype, width
+from ptxbench.emulator.codegen.scalar.rounding import nearest_bf16
 from ptxbench.emulator.codegen.scalar.small import SMALL, decode, encode, to_scale
 
 _PAIRS = {"f16x2": 16, "bf16x2": 16, "e4m3x2": 8, "e5m2x2": 8, "e2m3x2": 8, "e3m2x2": 8, "ue8m0x2": 8, "e2m1x2": 4}

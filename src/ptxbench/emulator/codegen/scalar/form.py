@@ -143,9 +143,10 @@ def halves(run: Run) -> Run:
     """A function of 16-bit values, made one of 32-bit registers that hold two of them each."""
 
     def both(*registers: Bits) -> Bits:
-        low = run(*(each.astype(np.uint16) for each in registers))
-        high = run(*((each >> np.uint32(16)).astype(np.uint16) for each in registers))
-        joined: Bits = low.astype(np.uint32) | (high.astype(np.uint32) << np.uint32(16))
-        return joined
+        words = np.broadcast_arrays(*registers)
+        shape = words[0].shape
+        parts = (np.ascontiguousarray(each).reshape(-1).view(np.uint16) for each in words)
+        made: Bits = np.ascontiguousarray(run(*parts)).view(np.uint32).reshape(shape)
+        return made
 
     return both

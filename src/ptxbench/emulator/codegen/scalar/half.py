@@ -11,24 +11,27 @@ import numpy as np
 
 from ptxbench.emulator.codegen.scalar.compare import floats
 from ptxbench.emulator.codegen.scalar.form import Bits, Form, Run, ScalarOp, halves, same
-from ptxbench.emulator.codegen.scalar.rounding import F64, canonical, flush16, sum_odd, to_quantum
+from ptxbench.emulator.codegen.scalar.rounding import F32, F64, canonical, flush16, nearest_bf16, sum_odd, to_quantum
 
 _TYPES = ("f16", "bf16")
+_SMALLEST_NORMAL = np.float32(2.0**-126)
 _OOB_NAN = 0x7FF7
 """What a tensor copy with `oobFill` NaN puts outside of a tensor: `.oob` treats it as zero."""
 
 
-def narrow(value: F64, type_: str) -> Bits:
-    """float64 (exact, or rounded to odd) to the bits of float16 or bfloat16, to nearest even; NaNs canonical."""
+def narrow(value: Bits, type_: str) -> Bits:
+    """float32 or float64 (exact, or rounded to odd) to float16 or bfloat16 bits, to nearest even; NaNs canonical."""
     if type_ == "f16":
         return canonical(np.asarray(value).astype(np.float16))
+    if value.dtype == np.float32:
+        return nearest_bf16(value.view(np.uint32))
     rounded = to_quantum(value, 8, 7, "rn")
     bits = np.asarray(rounded.astype(np.float32)).view(np.uint32) >> np.uint32(16)
     return np.where(np.isnan(value), np.uint16(0x7FFF), bits.astype(np.uint16))
 
 
-def _element(form: Form, type_: str, compute: Callable[..., F64]) -> Run:
-    """Modifiers around a function of float64 arrays that hold the operands of one element."""
+def _element(form: Form, type_: str, compute: Callable[..., Bits]) -> Run:
+    """Modifiers around a function of float32 arrays; its results are float32 or float64."""
     ftz = form.ftz and type_ == "f16"
     sat, relu, oob = (word in form.words for word in ("sat", "relu", "oob"))
     one = np.uint16(0x3C00 if type_ == "f16" else 0x3F80)
@@ -37,7 +40,7 @@ def _element(form: Form, type_: str, compute: Callable[..., F64]) -> Run:
 
     def run(*registers: Bits) -> Bits:
         given = tuple(flush16(each) for each in registers) if ftz else registers
-        made = narrow(compute(*(floats(each, type_).astype(np.float64) for each in given)), type_)
+        made = narrow(compute(*(floats(each, type_) for each in given)), type_)
         if ftz:
             made = flush16(made)
         if sat:
@@ -52,7 +55,7 @@ def _element(form: Form, type_: str, compute: Callable[..., F64]) -> Run:
     return run
 
 
-def _built(form: Form, count: int, compute: Callable[..., F64]) -> ScalarOp | None:
+def _built(form: Form, count: int, compute: Callable[..., Bits]) -> ScalarOp | None:
     type_ = form.type.removesuffix("x2")
     if type_ not in _TYPES or len(form.types) != 1:
         return None
@@ -61,20 +64,32 @@ def _built(form: Form, count: int, compute: Callable[..., F64]) -> ScalarOp | No
 
 
 def add(form: Form) -> ScalarOp | None:
-    """`add` and `sub`."""
+    """`add` and `sub`; a float32 sum has enough bits that rounding it again does no harm."""
     if form.ins.opcode == "sub":
-        return _built(form, 2, lambda a, b: sum_odd(a, -b))
-    return _built(form, 2, sum_odd)
+        return _built(form, 2, np.subtract)
+    return _built(form, 2, np.add)
 
 
 def mul(form: Form) -> ScalarOp | None:
-    """`mul`; the product is exact in float64."""
-    return _built(form, 2, np.multiply)
+    """`mul`; the product is exact in float32, but for tiny ones of bfloat16."""
+    return _built(form, 2, _product)
+
+
+def _product(a: F32, b: F32) -> Bits:
+    made = a * b
+    if np.all(np.abs(made) >= _SMALLEST_NORMAL):
+        return made
+    exact: Bits = a.astype(np.float64) * b.astype(np.float64)
+    return exact
 
 
 def fma(form: Form) -> ScalarOp | None:
     """`fma`, with `.relu` and `.oob`."""
-    return _built(form, 3, lambda a, b, c: sum_odd(a * b, c))
+    return _built(form, 3, _fused)
+
+
+def _fused(a: F32, b: F32, c: F32) -> F64:
+    return sum_odd(a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64))
 
 
 def signs(form: Form) -> ScalarOp | None:

@@ -117,3 +117,11 @@ def saturate(values: Bits) -> Bits:
     one = values.dtype.type(1)
     made: Bits = np.where(values > 0, np.minimum(values, one), values.dtype.type(0))
     return made
+
+
+def nearest_bf16(bits: Bits) -> Bits:
+    """float32 bits to bfloat16 bits, to nearest even; NaNs canonical."""
+    rounded = (bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)
+    nan = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+    made: Bits = rounded.astype(np.uint16)
+    return np.where(nan, np.uint16(0x7FFF), made) if np.any(nan) else made

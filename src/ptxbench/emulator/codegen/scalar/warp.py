@@ -6,7 +6,7 @@ no source: `shfl` reads 0 from them (H200), the others leave them out.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -38,20 +38,42 @@ def shuffle(form: Form) -> ScalarOp:
 
     def run(active: Bits, a: Bits, b: Bits, c: Bits, mask: Bits) -> Bits | tuple[Bits, Bits]:
         del mask
-        value = _rows(a, active)
-        by = (_rows(b, active) & 31).astype(np.int64)
-        clamp = (_rows(c, active) & 31).astype(np.int64)
-        segment = (_rows(c, active) >> np.uint32(8) & 31).astype(np.int64)
-        first = _LANE & segment
-        last = first | (clamp & ~segment)
-        source = {"up": _LANE - by, "down": _LANE + by, "bfly": _LANE ^ by, "idx": first | (by & ~segment)}[mode]
-        inside = source >= last if mode == "up" else source <= last
-        source = np.where(inside, source, _LANE)
-        alive = np.take_along_axis(_rows(active, active), source, axis=1)
-        moved = np.where(alive, np.take_along_axis(value, source, axis=1), np.uint32(0)).ravel()
-        return (moved, inside.ravel()) if paired else moved
+        place = np.arange(active.size)
+        if b.ndim == 0 and c.ndim == 0:
+            offset, inside = _offsets(mode, int(b), int(c))
+            source = (place.reshape(-1, WARP) + offset).ravel()
+            within = np.broadcast_to(inside, (active.size // WARP, WARP)).ravel()
+        else:
+            lane, by, segments = place & 31, _integers(b), _integers(c)
+            source, within = _sources(mode, lane, by, segments)
+            source = source - lane + place
+        moved = np.broadcast_to(a, active.shape)[source]
+        if not active.all():
+            moved = np.where(active[source], moved, np.uint32(0))
+        return (moved, within) if paired else moved
 
     return ScalarOp(run, ("b32", "b32", "b32", "b32"), ("b32", "pred") if paired else ("b32",), warp=True)
+
+
+def _integers(bits: Bits) -> Bits:
+    return bits.astype(np.int64)
+
+
+def _sources(mode: str, lane: Bits, b: Bits, c: Bits) -> tuple[Bits, Bits]:
+    """The lanes to read from, each its own where that is out of range, and whether it is in range."""
+    by, clamp, segment = b & 31, c & 31, c >> 8 & 31
+    first = lane & segment
+    last = first | (clamp & ~segment)
+    source = {"up": lane - by, "down": lane + by, "bfly": lane ^ by, "idx": first | (by & ~segment)}[mode]
+    inside = source >= last if mode == "up" else source <= last
+    return np.where(inside, source, lane), inside
+
+
+@lru_cache(maxsize=1024)
+def _offsets(mode: str, b: int, c: int) -> tuple[Bits, Bits]:
+    """`_sources` relative to each lane, where all lanes have the same operands."""
+    source, inside = _sources(mode, _LANE, np.int64(b), np.int64(c))
+    return source - _LANE, inside
 
 
 def vote(form: Form) -> ScalarOp:

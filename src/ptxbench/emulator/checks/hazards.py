@@ -1,0 +1,240 @@
+"""Races on shared memory by order and visibility: use before completion, overwrite before release, missing fences.
+
+A read is right if its bytes were written, the write lies in the reader's past, and (a generic write, read by the async
+proxy) the writer fenced in between. A write is right if all earlier reads of its bytes lie in its past and are over.
+PTX ISA, sections Memory Consistency Model, Proxies, Asynchronous Operations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ptxbench.emulator.checks.observer import Observer
+from ptxbench.emulator.checks.order import Actor, BarrierClock, Clock, join
+from ptxbench.emulator.checks.shadow import CHUNK, PENDING, WORD, Shadow, Write, span, span_words, words_of
+from ptxbench.emulator.checks.texts import Reporter
+from ptxbench.emulator.machine.unit import Unit
+
+if TYPE_CHECKING:
+    from ptxbench.emulator.machine.cluster import Cluster
+    from ptxbench.emulator.machine.cta import Cta
+    from ptxbench.emulator.machine.named import NamedBarrier
+    from ptxbench.emulator.machine.phases import Phases
+    from ptxbench.emulator.machine.products import Product
+    from ptxbench.emulator.machine.spaces import Lanes, Region
+    from ptxbench.emulator.machine.unit import Mask
+    from ptxbench.emulator.machine.work import Work
+
+
+class Hazards(Observer):
+    """Watches one cluster."""
+
+    def __init__(self, cluster: Cluster, report: Reporter) -> None:
+        self.report = report
+        units = cluster.units
+        self.actors = {id(unit): Actor(unit, row) for row, unit in enumerate(units)}
+        self.units = units
+        self.shadows = {id(cta.shared): Shadow(cta, len(units)) for cta in cluster.ctas}
+        self.named: dict[int, Clock] = {}
+        self.cluster_clock: Clock = {}
+        self.alone = len(units) == 1
+        # Pairs (unit, write) that were found in order once; knowledge only grows.
+        self.known: set[tuple[int, int, int, bool]] = set()
+
+    def actor(self, unit: Unit) -> Actor:
+        """The unit as the order sees it."""
+        return self.actors[id(unit)]
+
+    def shadow(self, cta: Cta) -> Shadow:
+        """What is remembered of a CTA's shared memory."""
+        return self.shadows[id(cta.shared)]
+
+    # Order.
+
+    def uninitialised(self, phases: Phases, unit: Unit) -> None:
+        """An mbarrier is used that nobody initialised."""
+        self.report.uninitialised(phases, unit)
+
+    def arrived(self, phases: Phases, unit: Unit) -> None:
+        """An arrival carries all that the unit knows."""
+        join(BarrierClock.of(phases).pending, self.actor(unit).release())
+
+    def phase_complete(self, phases: Phases) -> None:
+        """What the arrivers knew can now be learnt."""
+        BarrierClock.of(phases).complete(phases)
+
+    def phase_seen(self, phases: Phases, unit: Unit) -> None:
+        """The waiter learns it."""
+        join(self.actor(unit).clock, BarrierClock.of(phases).done)
+
+    def barrier_arrive(self, barrier: NamedBarrier, unit: Unit, mask: Mask) -> None:
+        """Arrivals at a CTA barrier carry what the unit knows."""
+        join(self.named.setdefault(id(barrier), {}), self.actor(unit).release())
+
+    def barrier_complete(self, barrier: NamedBarrier, units: Sequence[Unit]) -> None:
+        """Those who waited learn it."""
+        clock = self.named.get(id(barrier), {})
+        for unit in units:
+            join(self.actor(unit).clock, clock)
+
+    def cluster_arrive(self, unit: Unit) -> None:
+        """As a CTA barrier, for the cluster."""
+        join(self.cluster_clock, self.actor(unit).release())
+
+    def cluster_complete(self) -> None:
+        """Everybody learns it: all wait, or have exited."""
+        for actor in self.actors.values():
+            join(actor.clock, self.cluster_clock)
+
+    def fence(self, unit: Unit, words: Sequence[str], mask: Mask | None) -> None:
+        """A proxy fence makes a unit's generic writes visible to the async proxy."""
+        if len(words) > 1 and words[0] == "proxy" and words[1].startswith("async"):
+            self.actor(unit).proxy_fence()
+
+    # Generic accesses.
+
+    def generic_access(self, unit: Unit, region: Region, offsets: Lanes, size: int, write: bool) -> None:
+        """A load or store of lanes."""
+        shadow, words = self.shadows[id(region)], words_of(offsets, size)
+        actor, line = self.actor(unit), unit.line
+        if write:
+            if not self.alone:
+                self._overwrite(shadow, (words >> 2, words), actor, line, "a store")
+            shadow.store(words, actor.row, actor.time, line)
+            return
+        # Neighbours in one word that are smaller than it cannot be told apart; they count as in order.
+        self._generic_read(shadow, words, actor, line, ordered=self.alone or size < WORD)
+        if not self.alone:
+            shadow.load(words, actor.row, actor.time, line)
+
+    def _generic_read(self, shadow: Shadow, words: Any, actor: Actor, line: int, *, ordered: bool) -> None:
+        numbers = shadow.writers_of_words(words)
+        for number in np.unique(numbers).tolist():
+            place = int(words[int(np.argmax(numbers == number))]) * WORD
+            write = shadow.writes[number]
+            if write is None:
+                self.report.never_written(shadow.cta, place, line, actor.unit, "a load")
+            elif not (ordered and not write.by_copy) and not self._past(actor, write):
+                self.report.early_use(shadow.cta, place, line, actor.unit, write)
+
+    def _past(self, actor: Actor, write: Write) -> bool:
+        """Whether a write lies in a unit's past."""
+        if write.by_copy:
+            if write.phases is None:
+                return actor.knows(write.row, write.time)
+            return write.phase is not None and actor.clock.get(write.phases, 0) > write.phase
+        return actor.knows(write.row, write.time)
+
+    # Reads by the async proxy.
+
+    def _async_read(self, shadow: Shadow, chunks: Any, actor: Actor, line: int, what: tuple[str, int | None]) -> None:
+        """wgmma or the copy engine reads: `what` is its name and the swizzle that it expects."""
+        name, swizzle = what
+        for number in shadow.writers(chunks):
+            key = (actor.row, id(shadow), number, swizzle is None)
+            if key in self.known:
+                continue
+            write = shadow.writes[number]
+            if write is None:
+                self.report.never_written(shadow.cta, _first(shadow, chunks, 0), line, actor.unit, name)
+                continue
+            place = _first(shadow, chunks, number)
+            if not self._past(actor, write):
+                self.report.early_use(shadow.cta, place, line, actor.unit, write, name)
+                continue
+            fine = self._seen_by_proxy(shadow, actor, line, (name, place), write)
+            if swizzle is not None and write.swizzle is not None and write.swizzle != swizzle:
+                self.report.layout(shadow.cta, place, line, write, swizzle)
+            elif fine:
+                self.known.add(key)
+
+    def _seen_by_proxy(
+        self, shadow: Shadow, actor: Actor, line: int, where: tuple[str, int], write: Write
+    ) -> bool:
+        """Whether a generic write was fenced before the async proxy reads it."""
+        if write.by_copy or actor.visible(write.row, write.time):
+            return True
+        weak = actor.fenced_here(write.row, write.time)
+        self.report.proxy(shadow.cta, where[1], line, write, where[0], weak=weak)
+        return False
+
+    def product_issued(self, unit: Unit, product: Product) -> None:
+        """A wgmma reads its operands until somebody waited for it."""
+        actor, shadow = self.actor(unit), self.shadow(unit.cta)
+        for operand in product.operands():
+            what = ("wgmma", operand.descriptor.span)
+            self._async_read(shadow, operand.chunks, actor, product.line, what)
+            shadow.read(operand.chunks, actor.row, PENDING, product.line)
+
+    def products_waited(self, unit: Unit, products: Sequence[Product]) -> None:
+        """The reads of these products are over; those of later ones into the same bytes are not."""
+        actor, shadow = self.actor(unit), self.shadow(unit.cta)
+        for product in products:
+            for operand in product.operands():
+                shadow.read(operand.chunks, actor.row, actor.time, product.line)
+        for product in unit.matrices.unwaited():
+            for operand in product.operands():
+                shadow.read(operand.chunks, actor.row, PENDING, product.line)
+
+    def accumulator_used(self, unit: Unit, product: Product, block: Any) -> None:
+        """Registers of a product are used before a wait."""
+        self.report.accumulator(unit, product, block)
+
+    # Copies.
+
+    def issued(self, work: Work) -> None:
+        """A copy begins: it may read and overwrite from now on."""
+        actor = self.actor(work.unit)
+        for part in work.reads:
+            shadow, chunks = self.shadow(part.cta), span(part.start, part.size)
+            if not part.partial:
+                self._async_read(shadow, chunks, actor, work.line, (work.kind, None))
+            shadow.read(chunks, actor.row, PENDING, work.line)
+        for place, part in enumerate(work.writes):
+            shadow, chunks = self.shadow(part.cta), span(part.start, part.size)
+            places = (chunks, span_words(part.start, part.size))
+            self._overwrite(shadow, places, actor, work.line, work.kind)
+            swizzle = part.swizzle if work.kind == "TMA load" else None
+            phases = work.barriers[place][0] if place < len(work.barriers) else None
+            write = Write(actor.row, actor.time, work.line, work.kind, phases, None, swizzle)
+            shadow.copy(chunks, write)
+            work.records.append(write)
+
+    def landed(self, work: Work) -> None:
+        """A copy has moved its data: its barrier's present phase tells of it."""
+        for write in work.records:
+            if write.phases is not None:
+                write.phase = write.phases.state.phase
+
+    def group_waited(self, unit: Unit, works: Sequence[Work], read: bool) -> None:
+        """The sources of these copies have been read."""
+        actor = self.actor(unit)
+        for work in works:
+            for part in work.reads:
+                self.shadow(part.cta).read(span(part.start, part.size), actor.row, actor.time, work.line)
+
+    def unread_at_exit(self, work: Work) -> None:
+        """A CTA's shared memory goes while a copy still reads it."""
+        self.report.unread(work)
+
+    def _overwrite(self, shadow: Shadow, places: tuple[Any, Any], actor: Actor, line: int, what: str) -> None:
+        """Bytes, as chunks and as words, are overwritten: every earlier read must be over and known."""
+        for row, time, read_line, place in shadow.readers(*places):
+            pending = time == PENDING
+            if pending or not actor.knows(row, time):
+                reader = (self.units[row], read_line)
+                self.report.overwrite(shadow.cta, place, line, (actor.unit, what), reader, pending=pending)
+
+
+def _chunk_of(chunks: Any, place: int) -> int:
+    if isinstance(chunks, slice):
+        return (chunks.start + place) * CHUNK
+    return int(chunks.ravel()[place]) * CHUNK
+
+
+def _first(shadow: Shadow, chunks: Any, number: int) -> int:
+    """The first byte among the chunks whose last write has this number."""
+    return _chunk_of(chunks, int(np.argmax(shadow.writer[chunks].ravel() == number)))

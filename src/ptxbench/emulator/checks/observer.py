@@ -1,0 +1,78 @@
+"""What the machine tells its observers; the default for each event is to do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ptxbench.emulator.machine.named import NamedBarrier
+    from ptxbench.emulator.machine.phases import Phases
+    from ptxbench.emulator.machine.products import Product
+    from ptxbench.emulator.machine.spaces import Lanes, Region
+    from ptxbench.emulator.machine.unit import Mask, Unit
+    from ptxbench.emulator.machine.work import Work
+
+
+class Observer:
+    """Sees a cluster run; changes nothing."""
+
+    def initialised(self, phases: Phases, unit: Unit) -> None:
+        """A unit initialised an mbarrier."""
+
+    def uninitialised(self, phases: Phases, unit: Unit) -> None:
+        """A unit uses memory as an mbarrier that nobody initialised."""
+
+    def arrived(self, phases: Phases, unit: Unit) -> None:
+        """A unit is about to arrive at an mbarrier."""
+
+    def phase_complete(self, phases: Phases) -> None:
+        """A phase of an mbarrier has completed."""
+
+    def phase_seen(self, phases: Phases, unit: Unit) -> None:
+        """A unit's wait for an mbarrier succeeded."""
+
+    def barrier_arrive(self, barrier: NamedBarrier, unit: Unit, mask: Mask) -> None:
+        """Warps arrive at a CTA barrier."""
+
+    def barrier_complete(self, barrier: NamedBarrier, units: Sequence[Unit]) -> None:
+        """A CTA barrier lets these units go on."""
+
+    def cluster_arrive(self, unit: Unit) -> None:
+        """A unit arrives at the cluster's barrier."""
+
+    def cluster_complete(self) -> None:
+        """The cluster's barrier is complete."""
+
+    def fence(self, unit: Unit, words: Sequence[str], mask: Mask | None) -> None:
+        """A unit executes a fence with these modifiers (`wgmma` for `wgmma.fence`)."""
+
+    def generic_access(self, unit: Unit, region: Region, offsets: Lanes, size: int, write: bool) -> None:
+        """Lanes load or store `size` bytes each at offsets of a CTA's shared memory."""
+
+    def issued(self, work: Work) -> None:
+        """A copy is issued."""
+
+    def landed(self, work: Work) -> None:
+        """A copy has moved its data and is about to tell its barriers."""
+
+    def source_read(self, work: Work) -> None:
+        """A store has read its source."""
+
+    def group_waited(self, unit: Unit, works: Sequence[Work], read: bool) -> None:
+        """A unit waited for bulk groups with these copies."""
+
+    def unread_at_exit(self, work: Work) -> None:
+        """The last thread of a unit exits while a copy of its shared memory is still unread."""
+
+    def product_issued(self, unit: Unit, product: Product) -> None:
+        """A warpgroup issues a wgmma."""
+
+    def products_waited(self, unit: Unit, products: Sequence[Product]) -> None:
+        """A warpgroup waited for these products."""
+
+    def accumulator_used(self, unit: Unit, product: Product, block: Any) -> None:
+        """A block uses accumulator registers of a product that nobody waited for."""
+
+    def registers_exposed(self, unit: Unit) -> None:
+        """A block uses accumulator registers, so that the next wgmma needs a fence."""

@@ -1,0 +1,89 @@
+"""What happened before what: vector clocks of units, carried by barriers; knows no memory.
+
+A clock maps a unit to the last of its times that is known to be over, an mbarrier to the number of its phases known to
+be complete, and (`Fenced`, unit) to the last time before which that unit's writes are visible to the async proxy.
+A unit's own time grows with everything that it releases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ptxbench.emulator.machine.phases import Phases
+    from ptxbench.emulator.machine.unit import Unit
+
+Clock = dict[Hashable, int]
+
+
+def join(clock: Clock, other: Clock) -> None:
+    """Learn what the other knows."""
+    for key, value in other.items():
+        if clock.get(key, -1) < value:
+            clock[key] = value
+
+
+@dataclass(eq=False)
+class Actor:
+    """A unit as the order sees it.
+
+    Attributes:
+        row: Its number within the cluster.
+        time: Its current time; everything before was released or is its own past.
+        self_fenced: What it knew when it last executed a proxy fence.
+    """
+
+    unit: Unit
+    row: int
+    time: int = 1
+    clock: Clock = field(default_factory=dict)
+    self_fenced: Clock = field(default_factory=dict)
+
+    def release(self) -> Clock:
+        """What others learn from it now; its time moves on."""
+        self.clock[self.row] = self.time
+        self.time += 1
+        return self.clock
+
+    def knows(self, row: int, time: int) -> bool:
+        """Whether what that unit did at that time lies in its past."""
+        return row == self.row or self.clock.get(row, 0) >= time
+
+    def proxy_fence(self) -> None:
+        """`fence.proxy.async`: its own writes so far, and in a weaker sense those that it knows of, become visible."""
+        self.clock["fence", self.row] = self.time
+        self.self_fenced = dict(self.clock)
+        self.time += 1
+
+    def visible(self, row: int, time: int) -> bool:
+        """Whether the writer fenced its generic write of that time, and that fence lies in this unit's past."""
+        return self.clock.get(("fence", row), 0) >= time
+
+    def fenced_here(self, row: int, time: int) -> bool:
+        """Whether this unit itself fenced after it learnt of the write: harmless on a H200, but not the rule."""
+        return self.self_fenced.get(row, 0) >= time
+
+
+@dataclass(eq=False)
+class BarrierClock:
+    """What an mbarrier carries: from the arrivals of the phase in progress, and of the phases that are over."""
+
+    pending: Clock = field(default_factory=dict)
+    done: Clock = field(default_factory=dict)
+
+    @staticmethod
+    def of(phases: Phases) -> BarrierClock:
+        """The clock of an mbarrier, made on first use."""
+        if phases.knowledge is None:
+            phases.knowledge = BarrierClock()
+        made: BarrierClock = phases.knowledge
+        return made
+
+    def complete(self, phases: Phases) -> None:
+        """A phase is over: who waits for it learns what its arrivers knew, and that the phase is over."""
+        join(self.done, self.pending)
+        self.pending = {}
+        self.done[phases] = phases.state.phase
+

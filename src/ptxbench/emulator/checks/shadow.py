@@ -1,0 +1,147 @@
+"""What is remembered of a CTA's shared memory, in chunks of 16 bytes and words: who wrote last, who has read; judges nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from ptxbench.emulator.machine.cta import Cta
+    from ptxbench.emulator.machine.phases import Phases
+
+CHUNK = 16
+WORD = 4
+PENDING = np.iinfo(np.int32).max
+"""The time of a read that is not over."""
+
+
+@dataclass(eq=False)
+class Write:
+    """One store, by a unit or by a copy.
+
+    Attributes:
+        row: The unit that stored or issued.
+        time: Its time then.
+        line: PTX line.
+        phases: For a copy: the mbarrier that tells of its end.
+        phase: The phase of that barrier in which it ended; None while it is in flight.
+        swizzle: For a tensor copy: bytes of the pattern; None for everything else.
+    """
+
+    row: int
+    time: int
+    line: int
+    kind: str = "store"
+    phases: Phases | None = None
+    phase: int | None = None
+    swizzle: int | None = None
+
+    @property
+    def by_copy(self) -> bool:
+        """Whether the async proxy wrote."""
+        return self.kind != "store"
+
+
+class Shadow:
+    """One CTA's shared memory: copies and products by chunks, loads and stores of lanes by words of 4 bytes.
+
+    Attributes:
+        writer: Per chunk the number of its last write in `writes`; 0: never written.
+        copied: Per chunk the number of the last copy that wrote it.
+        stored: Per word the number of the last store that wrote it.
+        reads: Per unit and chunk the time of the last read by the async proxy; `PENDING` while one is not over.
+        loads: Per unit and word the time of the last load.
+        lines: PTX lines of those reads, and of those loads.
+    """
+
+    def __init__(self, cta: Cta, rows: int) -> None:
+        size = cta.shared.bytes.size
+        self.cta = cta
+        self.writer = np.zeros(size // CHUNK, np.int32)
+        self.copied = np.zeros(size // CHUNK, np.int32)
+        self.stored = np.zeros(size // WORD, np.int32)
+        self.reads = np.zeros((rows, size // CHUNK), np.int32)
+        self.loads = np.zeros((rows, size // WORD), np.int32)
+        self.lines = (np.zeros((rows, size // CHUNK), np.int32), np.zeros((rows, size // WORD), np.int32))
+        self.writes: list[Write | None] = [None]
+        self.loaded = False
+        self._latest: tuple[tuple[int, int, int], int] = ((-1, -1, -1), 0)
+
+    def copy(self, chunks: slice, write: Write) -> None:
+        """Remember a copy into these chunks."""
+        self.writes.append(write)
+        self.writer[chunks] = self.copied[chunks] = len(self.writes) - 1
+
+    def store(self, words: NDArray[Any], row: int, time: int, line: int) -> None:
+        """Remember a store of a unit; stores of one instruction at one time are one."""
+        key, number = self._latest
+        if key != (row, time, line):
+            self.writes.append(Write(row, time, line))
+            number = len(self.writes) - 1
+            self._latest = ((row, time, line), number)
+        self.stored[words] = number
+        self.writer[words >> 2] = number
+
+    def writers(self, chunks: Any) -> list[int]:
+        """The numbers of the last writes of these chunks."""
+        return _different(self.writer[chunks])
+
+    def writers_of_words(self, words: NDArray[Any]) -> NDArray[np.int32]:
+        """The number of the last write of each word."""
+        return np.maximum(self.stored[words], self.copied[words >> 2])
+
+    def read(self, chunks: Any, row: int, time: int, line: int) -> None:
+        """Remember a read by the async proxy."""
+        self.reads[row, chunks] = time
+        self.lines[0][row, chunks] = line
+
+    def load(self, words: NDArray[Any], row: int, time: int, line: int) -> None:
+        """Remember a load of lanes."""
+        self.loaded = True
+        self.loads[row, words] = time
+        self.lines[1][row, words] = line
+
+    def readers(self, chunks: Any, words: Any) -> list[tuple[int, int, int, int]]:
+        """Reads that may matter to whoever overwrites these bytes: unit, time, PTX line, first byte; one per unit."""
+        found = []
+        sides = [(self.reads, chunks, 0, CHUNK)]
+        if self.loaded:
+            sides.append((self.loads, words, 1, WORD))
+        for times, places, side, size in sides:
+            chosen = times[:, places]
+            latest = chosen.max(axis=1)
+            for row in np.flatnonzero(latest).tolist():
+                where = int(np.argmax(chosen[row]))
+                line = int(self.lines[side][row, places][where])
+                first = (places.start + where) if isinstance(places, slice) else int(places[where])
+                found.append((row, int(latest[row]), line, first * size))
+        return found
+
+
+def _different(numbers: NDArray[np.int32]) -> list[int]:
+    low, high = int(numbers.min()), int(numbers.max())
+    if low == high:
+        return [low]
+    made: list[int] = np.unique(numbers).tolist()
+    return made
+
+
+def words_of(offsets: NDArray[Any], size: int) -> NDArray[Any]:
+    """The words that accesses of `size` bytes touch."""
+    words = offsets >> offsets.dtype.type(2)
+    if size <= WORD:
+        return words
+    return np.concatenate([words + words.dtype.type(step) for step in range(size // WORD)])
+
+
+def span(start: int, size: int) -> slice:
+    """The chunks of bytes that lie together."""
+    return slice(start // CHUNK, (start + size + CHUNK - 1) // CHUNK)
+
+
+def span_words(start: int, size: int) -> slice:
+    """The words of bytes that lie together."""
+    return slice(start // WORD, (start + size + WORD - 1) // WORD)
