@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 word = st.one_of(st.integers(0, 2**32 - 1), st.sampled_from((0, 1, 31, 32, 33, 255, 256, 0x80000000, 0xFFFFFFFF)))
-few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 Execute = Callable[..., Any]
 
 

@@ -35,7 +35,7 @@ EDGES = (
 )
 words = st.one_of(st.sampled_from(EDGES), st.integers(0, 2**64 - 1))
 triples = st.lists(st.tuples(words, words, words), min_size=1, max_size=8)
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=12, deadline=None)
 
 
 def _read(value: int, type_: str) -> int:

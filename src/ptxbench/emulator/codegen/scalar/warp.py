@@ -72,7 +72,7 @@ def _sources(mode: str, lane: Bits, b: Bits, c: Bits) -> tuple[Bits, Bits]:
 @lru_cache(maxsize=1024)
 def _offsets(mode: str, b: int, c: int) -> tuple[Bits, Bits]:
     """`_sources` relative to each lane, where all lanes have the same operands."""
-    source, inside = _sources(mode, _LANE, np.int64(b), np.int64(c))
+    source, inside = _sources(mode, _LANE, np.asarray(b), np.asarray(c))
     return source - _LANE, inside
 
 
