@@ -180,6 +180,16 @@ def read_cubin(data: bytes, arch: str, origin: str = "cubin") -> Cubin:
     return Cubin(data, hashlib.sha256(data).hexdigest(), arch, tuple(kernels))
 
 
+def cubin_tables(data: bytes, origin: str = "cubin") -> tuple[tuple[Section, ...], tuple[Symbol, ...]]:
+    """A cubin's sections, and its symbols in the order of their numbers.
+
+    Raises:
+        ToolError: `data` is not a well-formed ELF file.
+    """
+    image = _Image(data, origin)
+    return image.sections, tuple(image.symbols(_SHT_SYMTAB))
+
+
 def _cubin(path: Path) -> Cubin:
     # cuobjdump names them kernel.sm_90a.cubin or kernel.2.sm_90a.cubin.
     return read_cubin(path.read_bytes(), path.name.split(".")[-2], path.name)
