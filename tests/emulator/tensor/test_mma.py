@@ -134,3 +134,12 @@ def test_the_static_form_is_read_from_the_instruction(instruction: Callable[...,
     )
     with pytest.raises(Unsupported):
         Mma.parse(instruction("add.u32 %r1, %r2, %r3;"))
+
+
+@pytest.mark.parametrize("rounding", ["rn", "rz", "rm", "rp"])
+def test_float64_products_round_each_step_in_their_direction(rounding: str) -> None:
+    form = Mma(8, 4, (FORMATS["f64"],) * 2, FORMATS["f64"], rounding)
+    a, b = np.full((1, 32), 1.0).view(np.uint64), np.full((1, 32), 2.0**-60).view(np.uint64)
+    made = form.multiply(a, b, np.full((2, 32), 1.0).view(np.uint64), "exact").view(np.float64)
+    steps = 4 * 2.0**-52 if rounding == "rp" else 0.0
+    assert (made == 1.0 + steps).all()

@@ -119,10 +119,11 @@ def split_eight_bit(a: Bits, b: Bits, types: tuple[Format, Format], addend: Bits
     step = WIDE_HALF if half else WIDE
     first = np.arange(a.shape[-1]) % 4 < 2
     low = fused(a[..., first], b[..., first], types, None, step)
-    high = fused(a[..., ~first], b[..., ~first], types, _as_f32(low), step)
-    total = _as_f32(high) + _as_f32(addend)
+    high = fused(a[..., ~first], b[..., ~first], types, as_f32(low), step)
+    total = as_f32(high) + as_f32(addend)
     return to_f16(total) if half else to_f32(total)
 
 
-def _as_f32(bits: Bits) -> NDArray[np.float32]:
+def as_f32(bits: Bits) -> NDArray[np.float32]:
+    """Bits of float16 or float32 as float32."""
     return bits.view(np.float16).astype(np.float32) if bits.dtype == np.uint16 else bits.view(np.float32)

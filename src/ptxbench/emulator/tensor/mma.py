@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptxbench.emulator.codegen.scalar import double
 from ptxbench.emulator.errors import Unsupported
 from ptxbench.emulator.ptx.ir import Instruction
 from ptxbench.emulator.tensor import exact, fast
@@ -28,6 +29,7 @@ class Mma:
     """Of A and B."""
     result: Format
     """Of C and D: f64, f32, f16 or s32."""
+    rounding: str = "rn"
     satfinite: bool = False
     xor: bool = False
     """For b1: whether bits are combined by exclusive or, else by and."""
@@ -50,6 +52,7 @@ class Mma:
             k=int(shape[2]),
             types=(types[1], types[2]),
             result=types[0],
+            rounding=next((word for word in ("rz", "rm", "rp") if word in words), "rn"),
             satfinite="satfinite" in words,
             xor="xor" in words,
         )
@@ -74,21 +77,14 @@ class Mma:
         fragment = mma_c(self.m, self.result.bits)
         addend = fragment.matrix(np.asarray(c))
         if self.result.name == "s32":
-            made = self._integer(left, right, addend)
+            made = fast.integer_product(left, right, self.types, addend, self.satfinite, self.xor)
         elif self.result.name == "f64":
-            made = _double(left, right, addend)
+            made = double_product(left, right, addend, self.rounding, mode)
         elif mode == "exact":
             made = self._exact(left, right, addend)
         else:
             made = self._fast(left, right, addend)
         return fragment.spread(made)
-
-    def _integer(self, a: Bits, b: Bits, c: Bits) -> Bits:
-        total = fast.product(a, b, self.types).astype(np.int64)
-        if self.xor:
-            ones = a.sum(axis=-1, dtype=np.int64)[..., :, None] + b.sum(axis=-1, dtype=np.int64)[..., None, :]
-            total = ones - 2 * total
-        return fast.to_s32(total + c.view(np.int32), self.satfinite)
 
     def _fast(self, a: Bits, b: Bits, c: Bits) -> Bits:
         total = fast.product(a, b, self.types)
@@ -104,7 +100,22 @@ class Mma:
         return exact.fused(a, b, self.types, c.view(np.float32), exact.WIDE)
 
 
-def _double(a: Bits, b: Bits, c: Bits) -> Bits:
-    total = np.matmul(a.view(np.float64), b.view(np.float64).swapaxes(-1, -2)) + c.view(np.float64)
+def double_product(a: Bits, b: Bits, c: Bits, rounding: str, mode: str) -> Bits:
+    """float64 A times B transposed plus C: in `exact` mode, and in directed rounding, one fma after the other along K.
+
+    Args:
+        a: uint64 bits [..., M, K].
+        b: uint64 bits [..., N, K].
+        c: uint64 bits [..., M, N].
+        rounding: `rn`, `rz`, `rm` or `rp`.
+        mode: `fast` or `exact`.
+    """
+    left, right, total = a.view(np.float64), b.view(np.float64), c.view(np.float64)
+    if mode == "fast" and rounding == "rn":
+        total = np.matmul(left, right.swapaxes(-1, -2)) + total
+    else:
+        fma = double.fma(rounding)
+        for k in range(left.shape[-1]):
+            total = fma(left[..., :, None, k], right[..., None, :, k], total)
     made: Bits = total.view(np.uint64)
     return made

@@ -123,14 +123,11 @@ class Wgmma:
         """
         fragment = wgmma_d(self.n, max(self.result.bits, 16))
         c = fragment.matrix(np.asarray(c_registers, np.uint32))[0] if scale_d else None
-        made = self._integer(a, b, c) if not self.types[0].floating else self._floating(a, b, c, mode)
+        if self.types[0].floating:
+            made = self._floating(a, b, c, mode)
+        else:
+            made = fast.integer_product(a, b, self.types, c, self.satfinite)
         return fragment.spread(made[None]).astype(np.uint32, copy=False)
-
-    def _integer(self, a: Bits, b: Bits, c: Bits | None) -> Bits:
-        total = fast.product(a, b, self.types).astype(np.int64)
-        if c is not None:
-            total = total + c.view(np.int32)
-        return fast.to_s32(total, self.satfinite)
 
     def _floating(self, a: Bits, b: Bits, c: Bits | None, mode: str) -> Bits:
         a, b = (_negated(bits) if flag else bits for bits, flag in zip((a, b), self.negated, strict=True))
