@@ -62,7 +62,8 @@ def _f32_cut(value: Fraction, bits: int) -> int:
 def _f16_near(value: Fraction) -> int:
     """float16 bits to nearest even: the sum has few enough bits for float64."""
     assert Fraction(float(value)) == value
-    bits = int(np.float64(float(value)).astype(np.float16).view(np.uint16))
+    with np.errstate(over="ignore"):
+        bits = int(np.float64(float(value)).astype(np.float16).view(np.uint16))
     return bits if value else 0
 
 

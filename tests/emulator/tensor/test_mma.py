@@ -58,7 +58,7 @@ FLOATING = [
 @pytest.mark.parametrize("mode", ["fast", "exact"])
 @pytest.mark.parametrize(("m", "k", "a", "b", "d"), FLOATING)
 def test_floating_products_are_near_the_exact_ones(m: int, k: int, a: str, b: str, d: str, mode: str) -> None:
-    form = Mma(m, k, (FORMATS[a], FORMATS[b]), FORMATS[d])
+    form = Mma(m, k, (FORMATS[a], FORMATS[b]), FORMATS[d], native=FORMATS[a].bits != 8)
     (a_bits, left), (b_bits, right), (c_bits, c) = _values(a, m, k, 1), _values(b, 8, k, 2), _values(d, m, 8, 3)
     made = form.multiply(
         list(mma_a(m, k, FORMATS[a].bits).spread(a_bits)),
@@ -132,6 +132,10 @@ def test_the_static_form_is_read_from_the_instruction(instruction: Callable[...,
     assert Mma.parse(instruction(clamped)) == Mma(
         16, 32, (FORMATS["s4"], FORMATS["u4"]), FORMATS["s32"], satfinite=True
     )
+    fp8 = f"f32.e4m3.e5m2.f32 {four}, {four}, {{%r9, %r10}}, {four};"
+    for kind, native in (("", False), ("kind::f8f6f4.", True)):
+        made = Mma.parse(instruction(f"mma.sync.aligned.m16n8k32.row.col.{kind}{fp8}", "sm_100a"))
+        assert made == Mma(16, 32, (FORMATS["e4m3"], FORMATS["e5m2"]), FORMATS["f32"], native=native)
     with pytest.raises(Unsupported):
         Mma.parse(instruction("add.u32 %r1, %r2, %r3;"))
 

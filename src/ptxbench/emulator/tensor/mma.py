@@ -33,6 +33,8 @@ class Mma:
     satfinite: bool = False
     xor: bool = False
     """For b1: whether bits are combined by exclusive or, else by and."""
+    native: bool = True
+    """Whether the device multiplies this type itself; Hopper takes fp8 to float16 first."""
 
     @classmethod
     def parse(cls, ins: Instruction) -> Mma:
@@ -44,7 +46,7 @@ class Mma:
         words = ins.modifiers
         shape = next((found for word in words if (found := _SHAPE.match(word))), None)
         types = [FORMATS[word] for word in words if word in FORMATS]
-        odd = shape is None or len(types) != 4 or any(word.startswith(("sp", "kind")) for word in words)
+        odd = shape is None or len(types) != 4 or any(word.startswith("sp") for word in words) or "block_scale" in words
         if ins.opcode != "mma" or shape is None or odd or (shape[0] == "m8n8k4" and types[1].name == "f16"):
             raise Unsupported(ins.name, ins.line)
         return cls(
@@ -55,6 +57,7 @@ class Mma:
             rounding=next((word for word in ("rz", "rm", "rp") if word in words), "rn"),
             satfinite="satfinite" in words,
             xor="xor" in words,
+            native=types[1].bits != 8 or not types[1].floating or "kind::f8f6f4" in words,
         )
 
     @np.errstate(all="ignore")
@@ -93,7 +96,7 @@ class Mma:
         return fast.to_f32(total + c.view(np.float32))
 
     def _exact(self, a: Bits, b: Bits, c: Bits) -> Bits:
-        if self.types[0].bits == 8:
+        if not self.native:
             return exact.split_eight_bit(a, b, self.types, c)
         if self.result.bits == 16:
             return exact.fused(a, b, self.types, c.view(np.float16).astype(np.float32), exact.WIDE_HALF)
