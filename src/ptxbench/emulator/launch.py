@@ -1,4 +1,4 @@
-"""One kernel launch from text to result: layouts, waves of clusters, schedules, counts; reads no file and no host code."""
+"""One kernel launch from text to result: layouts, waves of clusters, schedules, counts; reads no files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings as values: what is wrong, where, who was involved, and what would mend it; decides nothing about a verdict."""
+"""Findings as values: what is wrong, where, who was involved, what would mend it; decides no verdict."""
 
 from __future__ import annotations
 

@@ -8,17 +8,18 @@ PTX ISA, sections Memory Consistency Model, Proxies, Asynchronous Operations.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ptxbench.emulator.checks.observer import Observer
 from ptxbench.emulator.checks.order import Actor, BarrierClock, Clock, join
-from ptxbench.emulator.checks.shadow import CHUNK, PENDING, WORD, Shadow, Write, span, span_words, words_of
+from ptxbench.emulator.checks.shadow import CHUNK, PENDING, WORD, Places, Shadow, Write, span, span_words, words_of
 from ptxbench.emulator.checks.texts import Reporter
 from ptxbench.emulator.machine.unit import Unit
 
 if TYPE_CHECKING:
+    from ptxbench.emulator.machine.blocks import RunBlock
     from ptxbench.emulator.machine.cluster import Cluster
     from ptxbench.emulator.machine.cta import Cta
     from ptxbench.emulator.machine.named import NamedBarrier
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from ptxbench.emulator.machine.spaces import Lanes, Region
     from ptxbench.emulator.machine.unit import Mask
     from ptxbench.emulator.machine.work import Work
+
+
+Reader = tuple[str, int | None]
+"""What reads by the async proxy, and the swizzle that it expects."""
 
 
 class Hazards(Observer):
@@ -57,6 +62,17 @@ class Hazards(Observer):
     def uninitialised(self, phases: Phases, unit: Unit) -> None:
         """An mbarrier is used that nobody initialised."""
         self.report.uninitialised(phases, unit)
+
+    def initialised(self, phases: Phases, unit: Unit) -> None:
+        """An mbarrier begins to be one; whoever uses it must know."""
+        actor = self.actor(unit)
+        BarrierClock.of(phases).birth = (actor.row, actor.time, unit.line)
+
+    def used(self, phases: Phases, unit: Unit) -> None:
+        """A unit uses an mbarrier."""
+        birth, actor = BarrierClock.of(phases).birth, self.actor(unit)
+        if birth is not None and not actor.knows(birth[0], birth[1]):
+            self.report.unordered_initialisation(phases, unit, birth[2])
 
     def arrived(self, phases: Phases, unit: Unit) -> None:
         """An arrival carries all that the unit knows."""
@@ -91,8 +107,13 @@ class Hazards(Observer):
 
     def fence(self, unit: Unit, words: Sequence[str], mask: Mask | None) -> None:
         """A proxy fence makes a unit's generic writes visible to the async proxy."""
-        if len(words) > 1 and words[0] == "proxy" and words[1].startswith("async"):
-            self.actor(unit).proxy_fence()
+        if words[0] == "wgmma":
+            self.actor(unit).exposed = False
+        elif len(words) > 1 and words[0] == "proxy" and words[1].startswith("async"):
+            actor, lanes = self.actor(unit), unit.full(mask)
+            # A fence covers what its own threads stored; one for a part of the writers is only the weaker sort.
+            whole = actor.writers is None or not (actor.writers & ~lanes & unit.live).any()
+            actor.proxy_fence(whole=whole)
 
     # Generic accesses.
 
@@ -104,13 +125,14 @@ class Hazards(Observer):
             if not self.alone:
                 self._overwrite(shadow, (words >> 2, words), actor, line, "a store")
             shadow.store(words, actor.row, actor.time, line)
+            actor.wrote(unit.full(unit.mask))
             return
         # Neighbours in one word that are smaller than it cannot be told apart; they count as in order.
         self._generic_read(shadow, words, actor, line, ordered=self.alone or size < WORD)
         if not self.alone:
             shadow.load(words, actor.row, actor.time, line)
 
-    def _generic_read(self, shadow: Shadow, words: Any, actor: Actor, line: int, *, ordered: bool) -> None:
+    def _generic_read(self, shadow: Shadow, words: Lanes, actor: Actor, line: int, *, ordered: bool) -> None:
         numbers = shadow.writers_of_words(words)
         for number in np.unique(numbers).tolist():
             place = int(words[int(np.argmax(numbers == number))]) * WORD
@@ -118,7 +140,7 @@ class Hazards(Observer):
             if write is None:
                 self.report.never_written(shadow.cta, place, line, actor.unit, "a load")
             elif not (ordered and not write.by_copy) and not self._past(actor, write):
-                self.report.early_use(shadow.cta, place, line, actor.unit, write)
+                self.report.early_use((shadow.cta, place), line, actor.unit, write)
 
     def _past(self, actor: Actor, write: Write) -> bool:
         """Whether a write lies in a unit's past."""
@@ -130,7 +152,7 @@ class Hazards(Observer):
 
     # Reads by the async proxy.
 
-    def _async_read(self, shadow: Shadow, chunks: Any, actor: Actor, line: int, what: tuple[str, int | None]) -> None:
+    def _async_read(self, shadow: Shadow, chunks: Places, actor: Actor, line: int, what: Reader) -> None:
         """wgmma or the copy engine reads: `what` is its name and the swizzle that it expects."""
         name, swizzle = what
         for number in shadow.writers(chunks):
@@ -143,27 +165,28 @@ class Hazards(Observer):
                 continue
             place = _first(shadow, chunks, number)
             if not self._past(actor, write):
-                self.report.early_use(shadow.cta, place, line, actor.unit, write, name)
+                self.report.early_use((shadow.cta, place), line, actor.unit, write, name)
                 continue
             fine = self._seen_by_proxy(shadow, actor, line, (name, place), write)
             if swizzle is not None and write.swizzle is not None and write.swizzle != swizzle:
-                self.report.layout(shadow.cta, place, line, write, swizzle)
+                self.report.layout((shadow.cta, place), line, write, swizzle)
             elif fine:
                 self.known.add(key)
 
-    def _seen_by_proxy(
-        self, shadow: Shadow, actor: Actor, line: int, where: tuple[str, int], write: Write
-    ) -> bool:
+    def _seen_by_proxy(self, shadow: Shadow, actor: Actor, line: int, where: tuple[str, int], write: Write) -> bool:
         """Whether a generic write was fenced before the async proxy reads it."""
         if write.by_copy or actor.visible(write.row, write.time):
             return True
         weak = actor.fenced_here(write.row, write.time)
-        self.report.proxy(shadow.cta, where[1], line, write, where[0], weak=weak)
+        self.report.proxy((shadow.cta, where[1]), line, write, where[0], weak=weak)
         return False
 
     def product_issued(self, unit: Unit, product: Product) -> None:
         """A wgmma reads its operands until somebody waited for it."""
         actor, shadow = self.actor(unit), self.shadow(unit.cta)
+        if actor.exposed:
+            actor.exposed = False
+            self.report.missing_fence(unit, product)
         for operand in product.operands():
             what = ("wgmma", operand.descriptor.span)
             self._async_read(shadow, operand.chunks, actor, product.line, what)
@@ -179,9 +202,13 @@ class Hazards(Observer):
             for operand in product.operands():
                 shadow.read(operand.chunks, actor.row, PENDING, product.line)
 
-    def accumulator_used(self, unit: Unit, product: Product, block: Any) -> None:
+    def accumulator_used(self, unit: Unit, product: Product, block: RunBlock) -> None:
         """Registers of a product are used before a wait."""
         self.report.accumulator(unit, product, block)
+
+    def registers_exposed(self, unit: Unit) -> None:
+        """Ordinary instructions use accumulators: the next wgmma needs a fence."""
+        self.actor(unit).exposed = True
 
     # Copies.
 
@@ -220,21 +247,21 @@ class Hazards(Observer):
         """A CTA's shared memory goes while a copy still reads it."""
         self.report.unread(work)
 
-    def _overwrite(self, shadow: Shadow, places: tuple[Any, Any], actor: Actor, line: int, what: str) -> None:
+    def _overwrite(self, shadow: Shadow, places: tuple[Places, Places], actor: Actor, line: int, what: str) -> None:
         """Bytes, as chunks and as words, are overwritten: every earlier read must be over and known."""
         for row, time, read_line, place in shadow.readers(*places):
             pending = time == PENDING
             if pending or not actor.knows(row, time):
                 reader = (self.units[row], read_line)
-                self.report.overwrite(shadow.cta, place, line, (actor.unit, what), reader, pending=pending)
+                self.report.overwrite((shadow.cta, place), line, (actor.unit, what), reader, pending=pending)
 
 
-def _chunk_of(chunks: Any, place: int) -> int:
+def _chunk_of(chunks: Places, place: int) -> int:
     if isinstance(chunks, slice):
-        return (chunks.start + place) * CHUNK
+        return (int(chunks.start) + place) * CHUNK
     return int(chunks.ravel()[place]) * CHUNK
 
 
-def _first(shadow: Shadow, chunks: Any, number: int) -> int:
+def _first(shadow: Shadow, chunks: Places, number: int) -> int:
     """The first byte among the chunks whose last write has this number."""
     return _chunk_of(chunks, int(np.argmax(shadow.writer[chunks].ravel() == number)))

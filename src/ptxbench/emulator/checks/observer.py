@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ptxbench.emulator.machine.blocks import RunBlock
     from ptxbench.emulator.machine.named import NamedBarrier
     from ptxbench.emulator.machine.phases import Phases
     from ptxbench.emulator.machine.products import Product
@@ -22,6 +23,9 @@ class Observer:
 
     def uninitialised(self, phases: Phases, unit: Unit) -> None:
         """A unit uses memory as an mbarrier that nobody initialised."""
+
+    def used(self, phases: Phases, unit: Unit) -> None:
+        """A unit uses an mbarrier."""
 
     def arrived(self, phases: Phases, unit: Unit) -> None:
         """A unit is about to arrive at an mbarrier."""
@@ -71,7 +75,7 @@ class Observer:
     def products_waited(self, unit: Unit, products: Sequence[Product]) -> None:
         """A warpgroup waited for these products."""
 
-    def accumulator_used(self, unit: Unit, product: Product, block: Any) -> None:
+    def accumulator_used(self, unit: Unit, product: Product, block: RunBlock) -> None:
         """A block uses accumulator registers of a product that nobody waited for."""
 
     def registers_exposed(self, unit: Unit) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ptxbench.emulator.machine.phases import Phases
-    from ptxbench.emulator.machine.unit import Unit
+    from ptxbench.emulator.machine.unit import Mask, Unit
 
 Clock = dict[Hashable, int]
 
@@ -40,6 +40,10 @@ class Actor:
     time: int = 1
     clock: Clock = field(default_factory=dict)
     self_fenced: Clock = field(default_factory=dict)
+    writers: Mask | None = None
+    """Threads that stored since the last whole fence."""
+    exposed: bool = True
+    """Whether ordinary instructions used accumulators since the last wgmma.fence."""
 
     def release(self) -> Clock:
         """What others learn from it now; its time moves on."""
@@ -51,9 +55,20 @@ class Actor:
         """Whether what that unit did at that time lies in its past."""
         return row == self.row or self.clock.get(row, 0) >= time
 
-    def proxy_fence(self) -> None:
-        """`fence.proxy.async`: its own writes so far, and in a weaker sense those that it knows of, become visible."""
-        self.clock["fence", self.row] = self.time
+    def wrote(self, lanes: Mask) -> None:
+        """Threads of it stored through the generic proxy."""
+        self.writers = lanes if self.writers is None or self.writers is lanes else self.writers | lanes
+
+    def proxy_fence(self, *, whole: bool) -> None:
+        """`fence.proxy.async`: its own writes so far, and in a weaker sense those that it knows of, become visible.
+
+        Args:
+            whole: Whether all threads that stored take part; otherwise only the weaker sense holds.
+        """
+        self.clock[self.row] = self.time
+        if whole:
+            self.clock["fence", self.row] = self.time
+            self.writers = None
         self.self_fenced = dict(self.clock)
         self.time += 1
 
@@ -72,6 +87,8 @@ class BarrierClock:
 
     pending: Clock = field(default_factory=dict)
     done: Clock = field(default_factory=dict)
+    birth: tuple[int, int, int] | None = None
+    """Unit, time and PTX line of the initialisation."""
 
     @staticmethod
     def of(phases: Phases) -> BarrierClock:
@@ -86,4 +103,3 @@ class BarrierClock:
         join(self.done, self.pending)
         self.pending = {}
         self.done[phases] = phases.state.phase
-

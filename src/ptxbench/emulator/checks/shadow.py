@@ -1,4 +1,4 @@
-"""What is remembered of a CTA's shared memory, in chunks of 16 bytes and words: who wrote last, who has read; judges nothing."""
+"""What is remembered of a CTA's shared memory, in chunks and words: who wrote last, who read; judges nothing."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from ptxbench.emulator.machine.cta import Cta
     from ptxbench.emulator.machine.phases import Phases
 
+Places = NDArray[Any] | slice
+"""Numbers of chunks or words."""
 CHUNK = 16
 WORD = 4
 PENDING = np.iinfo(np.int32).max
@@ -85,15 +87,16 @@ class Shadow:
         self.stored[words] = number
         self.writer[words >> 2] = number
 
-    def writers(self, chunks: Any) -> list[int]:
+    def writers(self, chunks: Places) -> list[int]:
         """The numbers of the last writes of these chunks."""
         return _different(self.writer[chunks])
 
     def writers_of_words(self, words: NDArray[Any]) -> NDArray[np.int32]:
         """The number of the last write of each word."""
-        return np.maximum(self.stored[words], self.copied[words >> 2])
+        made: NDArray[np.int32] = np.maximum(self.stored[words], self.copied[words >> 2])
+        return made
 
-    def read(self, chunks: Any, row: int, time: int, line: int) -> None:
+    def read(self, chunks: Places, row: int, time: int, line: int) -> None:
         """Remember a read by the async proxy."""
         self.reads[row, chunks] = time
         self.lines[0][row, chunks] = line
@@ -104,7 +107,7 @@ class Shadow:
         self.loads[row, words] = time
         self.lines[1][row, words] = line
 
-    def readers(self, chunks: Any, words: Any) -> list[tuple[int, int, int, int]]:
+    def readers(self, chunks: Places, words: Places) -> list[tuple[int, int, int, int]]:
         """Reads that may matter to whoever overwrites these bytes: unit, time, PTX line, first byte; one per unit."""
         found = []
         sides = [(self.reads, chunks, 0, CHUNK)]
@@ -134,7 +137,8 @@ def words_of(offsets: NDArray[Any], size: int) -> NDArray[Any]:
     words = offsets >> offsets.dtype.type(2)
     if size <= WORD:
         return words
-    return np.concatenate([words + words.dtype.type(step) for step in range(size // WORD)])
+    made: NDArray[Any] = np.concatenate([words + words.dtype.type(step) for step in range(size // WORD)])
+    return made
 
 
 def span(start: int, size: int) -> slice:

@@ -1,15 +1,16 @@
-"""What findings say: rule, severity, sentence, hint; each finding once per place, whatever the number of its occurrences."""
+"""What findings say: rule, severity, sentence, hint; each once per place; looks for nothing itself."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from ptxbench.emulator.report import Finding, Severity
+from ptxbench.emulator.report import Finding
 
 if TYPE_CHECKING:
     from ptxbench.emulator.checks.shadow import Write
+    from ptxbench.emulator.machine.blocks import RunBlock
     from ptxbench.emulator.machine.cta import Cta
     from ptxbench.emulator.machine.phases import Phases
     from ptxbench.emulator.machine.products import Product
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
     from ptxbench.emulator.ptx.ir import Location
 
 _MOST = 200
+_RULES = {
+    "cudaErrorIllegalAddress": ("out-of-bounds", "check the offset against the size of the allocation"),
+    "cudaErrorMisalignedAddress": ("misaligned", "an access of n bytes needs an address that is a multiple of n"),
+    "cudaErrorIllegalInstruction": ("illegal-use", "the operands or the participating threads are not allowed"),
+    "cudaErrorAssert": ("assertion", "the kernel's own assertion failed"),
+    "cudaErrorLaunchTimeout": ("too-long", "the kernel does not end within the limit"),
+    "deadlock": ("deadlock", "compare who arrives, how often and with how many bytes, with what the waits expect"),
+}
 
 
 @dataclass
@@ -32,123 +41,100 @@ class Reporter:
     locations: Mapping[int, Location]
     findings: dict[tuple[str, int, int], Finding] = field(default_factory=dict)
 
-    def add(self, rule: str, severity: Severity, lines: tuple[int, int], message: str, **more: Any) -> None:
-        """Keep a finding, the first one of its rule at these lines."""
-        key = (rule, *lines)
-        if key in self.findings or len(self.findings) >= _MOST:
-            return
-        location = self.locations.get(lines[0])
-        self.findings[key] = Finding(rule, severity, message, lines[0], location, schedule=self.schedule, **more)
+    def add(self, finding: Finding, other: int = 0) -> None:
+        """Keep a finding, the first one of its rule at its line and the other line."""
+        key = (finding.rule, finding.line, other)
+        if key not in self.findings and len(self.findings) < _MOST:
+            location = self.locations.get(finding.line)
+            self.findings[key] = replace(finding, location=location, schedule=self.schedule)
+
+    def stopped(self, error: str, line: int, reason: str, state: tuple[str, ...] = ()) -> None:
+        """The device stops the kernel, or it hangs."""
+        rule, hint = _RULES.get(error, ("launch-failure", "the device stops here"))
+        if "mbarrier" in reason and error == "cudaErrorLaunchFailure":
+            rule, hint = "barrier-protocol", "count arrivals and bytes: what init and expect_tx say must be what comes"
+        self.add(Finding(rule, "error", f"{error}: {reason}", line, state=state, hint=hint))
 
     def never_written(self, cta: Cta, place: int, line: int, unit: Unit, what: str) -> None:
         """Shared memory is read that nobody wrote."""
-        self.add(
-            "never-written",
-            "error",
-            (line, 0),
-            f"{what} (line {line}) reads shared+{place:#x} of {cta.name()}, which nothing has written",
-            warps=_warps(unit),
-            hint="wait for the copy that fills it, or check offsets and sizes",
-        )
+        message = f"{what} (line {line}) reads shared+{place:#x} of {cta.name()}, which nothing has written"
+        hint = "wait for the copy that fills it, or check offsets and sizes"
+        self.add(Finding("never-written", "error", message, line, warps=_warps(unit), hint=hint))
 
-    def early_use(
-        self, cta: Cta, place: int, line: int, unit: Unit, write: Write, what: str = "a load"
-    ) -> None:
+    def early_use(self, where: tuple[Cta, int], line: int, unit: Unit, write: Write, what: str = "a load") -> None:
         """Bytes are used before it is known that they are there."""
-        state: tuple[str, ...] = ()
-        if write.phases is not None:
-            state = (write.phases.describe(),)
+        cta, place = where
+        state = (write.phases.describe(),) if write.phases is not None else ()
         doing = "is in flight" if write.by_copy and write.phase is None else "is not known to be over"
-        self.add(
-            "use-before-completion",
-            "error",
-            (line, write.line),
-            f"{what} (line {line}) reads shared+{place:#x} of {cta.name()} while the {write.kind} of line {write.line} {doing}",
-            warps=_warps(unit),
-            state=state,
-            hint="wait for the mbarrier's phase, or for a barrier behind the store, before reading",
-        )
+        message = f"{what} (line {line}) reads shared+{place:#x} of {cta.name()} while the {write.kind} of line "
+        message += f"{write.line} {doing}"
+        hint = "wait for the mbarrier's phase, or for a barrier behind the store, before reading"
+        made = Finding("use-before-completion", "error", message, line, warps=_warps(unit), state=state, hint=hint)
+        self.add(made, write.line)
 
     def overwrite(
-        self, cta: Cta, place: int, line: int, writer: tuple[Unit, str], reader: tuple[Unit, int], *, pending: bool
+        self, where: tuple[Cta, int], line: int, writer: tuple[Unit, str], reader: tuple[Unit, int], *, pending: bool
     ) -> None:
         """Bytes are overwritten while somebody may still read them."""
-        unit, what = writer
-        other, read_line = reader
+        cta, place = where
         doing = "has not been waited for" if pending else "is not known to be over"
-        self.add(
-            "overwrite-before-release",
-            "error",
-            (line, read_line),
-            f"{what} (line {line}) overwrites shared+{place:#x} of {cta.name()} while the read of line {read_line} {doing}",
-            warps=(*_warps(unit), *_warps(other)),
-            hint="release the buffer only after the wait that covers its last read",
-        )
+        message = f"{writer[1]} (line {line}) overwrites shared+{place:#x} of {cta.name()} while the read of line "
+        message += f"{reader[1]} {doing}"
+        hint = "release the buffer only after the wait that covers its last read"
+        warps = (*_warps(writer[0]), *_warps(reader[0]))
+        self.add(Finding("overwrite-before-release", "error", message, line, warps=warps, hint=hint), reader[1])
 
-    def proxy(self, cta: Cta, place: int, line: int, write: Write, what: str, *, weak: bool) -> None:
+    def proxy(self, where: tuple[Cta, int], line: int, write: Write, what: str, *, weak: bool) -> None:
         """The async proxy reads a generic store that was not fenced by its writer."""
-        self.add(
-            "proxy-fence",
-            "warning" if weak else "error",
-            (line, write.line),
-            f"{what} (line {line}) reads shared+{place:#x} of {cta.name()}, stored through the generic proxy at line "
-            f"{write.line} without fence.proxy.async by the writer" + (" (only the reader fences)" if weak else ""),
-            hint="every writing thread: fence.proxy.async.shared::cta after its stores, then the barrier",
-        )
+        cta, place = where
+        message = f"{what} (line {line}) reads shared+{place:#x} of {cta.name()}, stored through the generic proxy at "
+        message += f"line {write.line} without fence.proxy.async by the writer"
+        message += " (only the reader fences)" if weak else ""
+        hint = "every writing thread: fence.proxy.async.shared::cta after its stores, then the barrier"
+        made = Finding("proxy-fence", "warning" if weak else "error", message, line, hint=hint)
+        self.add(made, write.line)
 
-    def layout(self, cta: Cta, place: int, line: int, write: Write, span: int) -> None:
+    def layout(self, where: tuple[Cta, int], line: int, write: Write, span: int) -> None:
         """Descriptor and tensor map disagree about the swizzle."""
-        self.add(
-            "layout-mismatch",
-            "error",
-            (line, write.line),
-            f"wgmma (line {line}) reads shared+{place:#x} of {cta.name()} with a {span}-byte swizzle, but the tensor copy "
-            f"of line {write.line} wrote it with {write.swizzle} bytes",
-            hint="use the same swizzle in the tensor map and the matrix descriptor (their codes differ: 1 and 3 change places)",
-        )
+        cta, place = where
+        message = f"wgmma (line {line}) reads shared+{place:#x} of {cta.name()} with a {span}-byte swizzle, but the "
+        message += f"tensor copy of line {write.line} wrote it with {write.swizzle} bytes"
+        hint = "use one swizzle in tensor map and matrix descriptor (their codes differ: 1 and 3 change places)"
+        self.add(Finding("layout-mismatch", "error", message, line, hint=hint), write.line)
 
     def uninitialised(self, phases: Phases, unit: Unit) -> None:
         """An mbarrier that nobody initialised."""
-        self.add(
-            "uninitialised-barrier",
-            "error",
-            (unit.line, 0),
-            f"line {unit.line} uses shared+{phases.offset:#x} of {phases.cta.name()} as an mbarrier before its initialisation",
-            warps=_warps(unit),
-            hint="mbarrier.init, fence.mbarrier_init and a barrier of all threads come before the first use",
-        )
+        message = f"line {unit.line} uses shared+{phases.offset:#x} of {phases.cta.name()} as an mbarrier before its "
+        message += "initialisation"
+        hint = "mbarrier.init, fence.mbarrier_init and a barrier of all threads come before the first use"
+        self.add(Finding("uninitialised-barrier", "error", message, unit.line, warps=_warps(unit), hint=hint))
 
-    def accumulator(self, unit: Unit, product: Product, block: Any) -> None:
+    def unordered_initialisation(self, phases: Phases, unit: Unit, line: int) -> None:
+        """An mbarrier is used by a unit that cannot know of its initialisation."""
+        message = f"line {unit.line} uses the mbarrier shared+{phases.offset:#x} of {phases.cta.name()}, and nothing "
+        message += f"orders its initialisation at line {line} before"
+        hint = "a barrier of all threads (of the cluster, if others use it) comes behind mbarrier.init"
+        made = Finding("uninitialised-barrier", "error", message, unit.line, warps=_warps(unit), hint=hint)
+        self.add(made, line)
+
+    def accumulator(self, unit: Unit, product: Product, block: RunBlock) -> None:
         """Accumulators are used before a wait."""
-        self.add(
-            "accumulator-before-wait",
-            "lint",
-            (product.line, block.line),
-            f"registers of the wgmma of line {product.line} are used from line {block.line} on without a wait",
-            warps=_warps(unit),
-            hint="wgmma.wait_group before the use; ptxas inserts one (C7517) and serialises the products",
-        )
+        message = f"registers of the wgmma of line {product.line} are used from line {block.line} on without a wait"
+        hint = "wgmma.wait_group before the use; ptxas inserts one (C7517) and serialises the products"
+        made = Finding("accumulator-before-wait", "lint", message, product.line, warps=_warps(unit), hint=hint)
+        self.add(made, block.line)
 
     def missing_fence(self, unit: Unit, product: Product) -> None:
         """A first wgmma without a fence."""
-        self.add(
-            "wgmma-fence",
-            "lint",
-            (product.line, 0),
-            f"the wgmma of line {product.line} follows other uses of its registers without wgmma.fence",
-            warps=_warps(unit),
-            hint="wgmma.fence before the first wgmma of a sequence; ptxas inserts one (C7519)",
-        )
+        message = f"the wgmma of line {product.line} follows other uses of its registers without wgmma.fence"
+        hint = "wgmma.fence before the first wgmma of a sequence; ptxas inserts one (C7519)"
+        self.add(Finding("wgmma-fence", "lint", message, product.line, warps=_warps(unit), hint=hint))
 
     def unread(self, work: Work) -> None:
         """A CTA ends while a copy reads its shared memory."""
-        self.add(
-            "exit-before-read",
-            "warning",
-            (work.line, 0),
-            f"{work.unit.cta.name()} exits while the {work.kind} of line {work.line} has not been waited for",
-            hint="cp.async.bulk.wait_group.read 0 before the exit of the issuing thread",
-        )
+        message = f"{work.unit.cta.name()} exits while the {work.kind} of line {work.line} has not been waited for"
+        hint = "cp.async.bulk.wait_group.read 0 before the exit of the issuing thread"
+        self.add(Finding("exit-before-read", "warning", message, work.line, hint=hint))
 
 
 def _warps(unit: Unit) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ from ptxbench.emulator.codegen.program import Program
 from ptxbench.emulator.codegen.values import address_sources, uniform_groups
 from ptxbench.emulator.errors import Unsupported
 from ptxbench.emulator.machine import access
-from ptxbench.emulator.machine.phases import find
+from ptxbench.emulator.machine.phases import Phases, find
+from ptxbench.emulator.machine.spaces import Lanes, Region
 from ptxbench.emulator.machine.unit import Mask, Unit
 from ptxbench.emulator.machine.work import Copies, Work
 from ptxbench.emulator.ptx.ir import Immediate, Instruction, Operand, Register
@@ -58,7 +59,7 @@ def _plain(ins: Instruction) -> Op:
     split, line = len(target), ins.line
     shape = _WORDS[size]
 
-    def run(unit: Unit, mask: Mask | None, *arguments: Any) -> None:
+    def run(unit: Unit, mask: Mask | None, *arguments: Lanes) -> None:
         there = _sum(arguments[:split])
         here = _sum(arguments[split : split + len(source)])
         limit = arguments[split + len(source)] if extra else None
@@ -76,11 +77,11 @@ def _plain(ins: Instruction) -> Op:
     return Op(sources, run=run, machine=True)
 
 
-def _sum(parts: tuple[Any, ...]) -> Any:
+def _sum(parts: tuple[Lanes, ...]) -> Lanes:
     return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
-def _check_plain(unit: Unit, lanes: Mask, ends: tuple[Any, Any], shape: tuple[int, int], limit: Any) -> None:
+def _check_plain(unit: Unit, lanes: Mask, ends: tuple[Any, Any], shape: tuple[int, int], limit: Lanes | None) -> None:
     """Refuse bad addresses where the instruction is, not where the bytes land."""
     size = shape[0] * shape[1]
     if lanes.any():
@@ -90,7 +91,7 @@ def _check_plain(unit: Unit, lanes: Mask, ends: tuple[Any, Any], shape: tuple[in
         access.global_regions(unit, ends[0][read], size)
 
 
-def _move_plain(unit: Unit, lanes: Mask, ends: tuple[Any, Any], shape: tuple[int, int], limit: Any) -> None:
+def _move_plain(unit: Unit, lanes: Mask, ends: tuple[Any, Any], shape: tuple[int, int], limit: Lanes | None) -> None:
     """Bytes beyond the limit (the source size) are zeros, and are not read."""
     source, target = ends
     size = shape[0] * shape[1]
@@ -100,12 +101,12 @@ def _move_plain(unit: Unit, lanes: Mask, ends: tuple[Any, Any], shape: tuple[int
         parts = [np.zeros(unit.lanes, f"u{shape[0]}") for _ in range(shape[1])]
         for count in np.unique(limit[lanes]).tolist():
             chosen = lanes & (limit == count)
-            if 0 < count:
+            if count > 0:
                 _partial(unit, chosen, source, min(count, size), parts)
     access.store(unit, "shared", target, lanes, shape, parts)
 
 
-def _partial(unit: Unit, lanes: Mask, source: Any, count: int, parts: list[Any]) -> None:
+def _partial(unit: Unit, lanes: Mask, source: Lanes, count: int, parts: list[Any]) -> None:
     """Read the first `count` bytes of each lane into `parts`."""
     places = np.flatnonzero(lanes)
     size = parts[0].dtype.itemsize * len(parts)
@@ -121,7 +122,7 @@ def _arrive_later(ins: Instruction) -> Op:
     """`cp.async.mbarrier.arrive`: an arrival once the lane's earlier copies have landed."""
     keeps_count, line = "noinc" not in ins.modifiers, ins.line
 
-    def run(unit: Unit, mask: Mask | None, *address: Any) -> None:
+    def run(unit: Unit, mask: Mask | None, *address: Lanes) -> None:
         copies = Copies.of(unit)
         for (where,), lanes in uniform_groups(unit, mask, _sum(address)):
             phases = find(unit.cta.cluster, unit, where & 0xFFFF_FFFF, remote=False)
@@ -130,7 +131,7 @@ def _arrive_later(ins: Instruction) -> Op:
                 for _ in range(count):
                     phases.change(mbarrier.copies_arrive_later(phases.state))
 
-            def move(lanes: Mask = lanes, phases: Any = phases, count: int = count) -> None:
+            def move(lanes: Mask = lanes, phases: Phases = phases, count: int = count) -> None:
                 copies.wait_plain(lanes, None)
                 for observer in unit.cta.cluster.observers:
                     observer.arrived(phases, unit)
@@ -153,7 +154,7 @@ def store_async(ins: Instruction, program: Program) -> Op | None:
     values = typed(ins.operands[1:2], type_)
     line = ins.line
 
-    def run(unit: Unit, mask: Mask | None, *arguments: Any) -> None:
+    def run(unit: Unit, mask: Mask | None, *arguments: Lanes) -> None:
         there = _sum(arguments[: len(target)])
         data = arguments[len(target) : len(target) + len(values)]
         signal = _sum(arguments[len(target) + len(values) :])
@@ -164,7 +165,7 @@ def store_async(ins: Instruction, program: Program) -> Op | None:
             [(region, offset, _)] = access.shared_regions(unit, place, size)
             raw = b"".join(value[lane].tobytes() for value in data)
 
-            def move(region: Any = region, start: int = int(offset[0]), raw: bytes = raw) -> None:
+            def move(region: Region = region, start: int = int(offset[0]), raw: bytes = raw) -> None:
                 region.bytes[start : start + len(raw)] = np.frombuffer(raw, np.uint8)
 
             Work(unit, line, move, barriers=((phases, size),), kind="st.async").issue()

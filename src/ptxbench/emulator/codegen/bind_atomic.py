@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +12,7 @@ from ptxbench.emulator.codegen.program import Program
 from ptxbench.emulator.codegen.values import address_sources
 from ptxbench.emulator.machine.atomics import atomic, update_of
 from ptxbench.emulator.machine.phases import find
+from ptxbench.emulator.machine.spaces import Lanes
 from ptxbench.emulator.machine.unit import Mask, Unit
 from ptxbench.emulator.machine.work import Work
 from ptxbench.emulator.ptx.ir import Instruction, Operand
@@ -39,7 +39,7 @@ def _atomic(ins: Instruction, program: Program) -> Op | None:
         return None
     split = len(address)
 
-    def run(unit: Unit, mask: Mask | None, *given: Any) -> Any:
+    def run(unit: Unit, mask: Mask | None, *given: Lanes) -> Lanes | list[Lanes]:
         addresses = given[0] if split == 1 else given[0] + given[1]
         update = update_of(operation, element, flush=_flushes(unit, space, addresses, mask))
         values = [list(given[split + place :: count]) for place in range(count)]
@@ -57,7 +57,7 @@ def _atomic(ins: Instruction, program: Program) -> Op | None:
     return Op(sources, results, run=run, machine=True)
 
 
-def _flushes(unit: Unit, space: str, addresses: Any, mask: Mask | None) -> bool:
+def _flushes(unit: Unit, space: str, addresses: Lanes, mask: Mask | None) -> bool:
     """`add.f32` flushes subnormals in global memory only."""
     if space != "generic":
         return space == "global"
@@ -73,7 +73,7 @@ def _reduce_async(ins: Instruction) -> Op | None:
     value = typed(ins.operands[1:2], type_)
     line, update, width = ins.line, update_of(operation, type_, flush=False), bits_of(type_) // 8
 
-    def run(unit: Unit, mask: Mask | None, *given: Any) -> None:
+    def run(unit: Unit, mask: Mask | None, *given: Lanes) -> None:
         there = given[0] if len(target) == 1 else given[0] + given[1]
         data = given[len(target)]
         rest = given[len(target) + 1 :]

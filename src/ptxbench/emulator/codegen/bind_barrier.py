@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -13,6 +11,7 @@ from ptxbench.emulator.codegen.op import Op, Source, typed
 from ptxbench.emulator.codegen.program import Program
 from ptxbench.emulator.codegen.values import address_sources, uniform_groups
 from ptxbench.emulator.machine.phases import Phases, find, initialise
+from ptxbench.emulator.machine.spaces import Lanes
 from ptxbench.emulator.machine.unit import Mask, Unit
 from ptxbench.emulator.ptx.ir import Address, Instruction, Register
 
@@ -24,14 +23,14 @@ def _mbarrier(ins: Instruction, program: Program) -> Op | None:
     return maker(ins) if maker else None
 
 
-def _sum(parts: tuple[Any, ...]) -> Any:
+def _sum(parts: tuple[Lanes, ...]) -> Lanes:
     return parts[0] if len(parts) == 1 else parts[0] + parts[1]
 
 
 def _init(ins: Instruction) -> Op:
     address = address_sources(ins.operands[0], "shared")
 
-    def run(unit: Unit, mask: Mask | None, *arguments: Any) -> None:
+    def run(unit: Unit, mask: Mask | None, *arguments: Lanes) -> None:
         for (where, count), _ in uniform_groups(unit, mask, _sum(arguments[:-1]), arguments[-1]):
             made = initialise(unit.cta, where, count)
             for observer in unit.cta.cluster.observers:
@@ -41,7 +40,7 @@ def _init(ins: Instruction) -> Op:
 
 
 def _inval(ins: Instruction) -> Op:
-    def run(unit: Unit, mask: Mask | None, *address: Any) -> None:
+    def run(unit: Unit, mask: Mask | None, *address: Lanes) -> None:
         for (where,), _ in uniform_groups(unit, mask, _sum(address)):
             phases = find(unit.cta.cluster, unit, where, remote=False)
             unit.cta.shared.views[8][phases.offset // 8] = mbarrier.to_bits(phases.state)
@@ -59,9 +58,8 @@ def _arrive(ins: Instruction) -> Op:
     wants_token = isinstance(target, Register)
     address = address_sources(operands[0], "shared")
     values = typed(tuple(operands[1:2]), "b32")
-    function = mbarrier.arrive_expect_tx if expects else mbarrier.arrive
 
-    def run(unit: Unit, mask: Mask | None, *arguments: Any) -> Any:
+    def run(unit: Unit, mask: Mask | None, *arguments: Lanes) -> Lanes | None:
         lanes = unit.full(mask)
         where = _sum(arguments[: len(address)])
         tokens = np.zeros(unit.lanes, np.uint64) if wants_token else None
@@ -69,9 +67,8 @@ def _arrive(ins: Instruction) -> Op:
             phases = find(unit.cta.cluster, unit, place & 0xFFFF_FFFF, remote=True)
             for observer in unit.cta.cluster.observers:
                 observer.arrived(phases, unit)
-            each = partial(function, drop=drop)
             if expects:
-                _one_by_one(phases, chosen, lambda state, each=each, n=counts[0]: each(state, n), tokens)
+                _one_by_one(phases, chosen, _then(mbarrier.arrive_expect_tx, counts[0], drop=drop), tokens)
             else:
                 _arrivals(phases, chosen, counts[0] if counts else 1, drop, tokens)
         return tokens
@@ -80,16 +77,20 @@ def _arrive(ins: Instruction) -> Op:
     return Op(sources, ((target, "b64"),) if wants_token and target is not None else (), run=run, machine=True)
 
 
-def _arrivals(phases: Phases, lanes: Mask, count: int, drop: bool, tokens: Any) -> None:
+def _arrivals(phases: Phases, lanes: Mask, count: int, drop: bool, tokens: Lanes | None) -> None:
     """Equal arrivals of many lanes; all at once where that is the same as one after the other."""
     total = count * int(np.count_nonzero(lanes))
     if tokens is None and 0 < total <= phases.state.pending and not phases.state.reserved:
         phases.change(mbarrier.arrive(phases.state, total, drop=drop))
         return
-    _one_by_one(phases, lanes, lambda state: mbarrier.arrive(state, count, drop=drop), tokens)
+    _one_by_one(phases, lanes, _then(mbarrier.arrive, count, drop=drop), tokens)
 
 
-def _one_by_one(phases: Phases, lanes: Mask, change: Change, tokens: Any) -> None:
+def _then(function: Callable[..., mbarrier.Barrier], count: int, **how: bool) -> Change:
+    return lambda state: function(state, count, **how)
+
+
+def _one_by_one(phases: Phases, lanes: Mask, change: Change, tokens: Lanes | None) -> None:
     for lane in np.flatnonzero(lanes).tolist():
         if tokens is not None:
             tokens[lane] = mbarrier.token(phases.state)
@@ -101,10 +102,10 @@ def _tx(ins: Instruction) -> Op:
     function = mbarrier.expect_tx if ins.modifiers[0] == "expect_tx" else mbarrier.complete_tx
     address = address_sources(ins.operands[0], "shared")
 
-    def run(unit: Unit, mask: Mask | None, *arguments: Any) -> None:
+    def run(unit: Unit, mask: Mask | None, *arguments: Lanes) -> None:
         for (place, count), lanes in uniform_groups(unit, mask, _sum(arguments[:-1]), arguments[-1]):
             phases = find(unit.cta.cluster, unit, place & 0xFFFF_FFFF, remote=True)
-            _one_by_one(phases, lanes, lambda state, count=count: function(state, count), None)
+            _one_by_one(phases, lanes, _then(function, count), None)
 
     return Op((*address, *typed(ins.operands[1:], "b32")), run=run, machine=True)
 
@@ -131,7 +132,7 @@ def _bar(ins: Instruction, program: Program) -> Op | None:
     if "arrive" not in words:
         return None
 
-    def run(unit: Unit, mask: Mask | None, numbers: Any, counts: Any) -> None:
+    def run(unit: Unit, mask: Mask | None, numbers: Lanes, counts: Lanes) -> None:
         for (number, count), lanes in uniform_groups(unit, mask, numbers, counts):
             unit.cta.named_barrier(number).arrive(unit, lanes, count, None)
 
@@ -142,7 +143,7 @@ def _fence(ins: Instruction, program: Program) -> Op:
     """Fences order what this machine keeps in order; the checks are told of them."""
     words = ins.modifiers
 
-    def run(unit: Unit, mask: Mask | None, *_: Any) -> None:
+    def run(unit: Unit, mask: Mask | None, *_: object) -> None:
         for observer in unit.cta.cluster.observers:
             observer.fence(unit, words, mask)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ptxbench.emulator.async_ import copies as boxes_moved
 from ptxbench.emulator.async_.boxes import Box, im2col_box, tile_box
 from ptxbench.emulator.async_.bulk import bulk_copy, bulk_size
@@ -18,7 +16,7 @@ from ptxbench.emulator.errors import Fault, Unsupported
 from ptxbench.emulator.machine.access import peer_of
 from ptxbench.emulator.machine.cta import Cta
 from ptxbench.emulator.machine.phases import find
-from ptxbench.emulator.machine.spaces import OFFSET_MASK, RANK_SHIFT
+from ptxbench.emulator.machine.spaces import OFFSET_MASK, RANK_SHIFT, Lanes
 from ptxbench.emulator.machine.unit import Mask, Unit
 from ptxbench.emulator.machine.work import Copies, Span, Work
 from ptxbench.emulator.ptx.ir import Immediate, Instruction, TensorAddress
@@ -49,7 +47,7 @@ def _bound(sources: tuple[tuple[tuple[Source, str], ...], ...], issue: Issue) ->
     """An operation that calls `issue` for each lane with the sums of the groups of sources."""
     sizes = [len(group) for group in sources]
 
-    def run(unit: Unit, mask: Mask | None, *arguments: Any) -> None:
+    def run(unit: Unit, mask: Mask | None, *arguments: Lanes) -> None:
         for lane in unit.active(mask).tolist():
             values, place = [], 0
             for size in sizes:

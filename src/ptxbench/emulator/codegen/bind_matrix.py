@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptxbench.emulator.codegen.op import Op, Source, items, typed
 from ptxbench.emulator.codegen.program import Program
@@ -13,7 +14,7 @@ from ptxbench.emulator.codegen.values import address_sources
 from ptxbench.emulator.errors import Fault, Unsupported
 from ptxbench.emulator.machine import access
 from ptxbench.emulator.machine.products import Product, Products, operand
-from ptxbench.emulator.machine.spaces import Region
+from ptxbench.emulator.machine.spaces import Lanes, Region
 from ptxbench.emulator.machine.unit import WARP, Mask, Unit
 from ptxbench.emulator.ptx.ir import Immediate, Instruction, Register, Vector
 from ptxbench.emulator.tensor.matrix_moves import MatrixMove, movmatrix
@@ -70,7 +71,7 @@ def _mma_async(ins: Instruction) -> Op:
     in_registers = isinstance(first, Vector)
     read: tuple[tuple[Source, str], ...] = typed((first,), "b32" if in_registers else "b64")
 
-    def run(unit: Unit, mask: Mask | None, *arguments: Any) -> None:
+    def run(unit: Unit, mask: Mask | None, *arguments: Lanes) -> None:
         _whole(unit, mask)
         *a, b, scale_d = arguments
         left = tuple(a) if in_registers else operand(form, 0, _uniform(a[0]))
@@ -84,7 +85,7 @@ def _mma_async(ins: Instruction) -> Op:
     return Op((*read, (second, "b64"), (scale, "pred")), run=run, machine=True, touches=slots)
 
 
-def _uniform(values: Any) -> int:
+def _uniform(values: Lanes) -> int:
     if np.count_nonzero(values != values[0]):
         raise Fault("cudaErrorIllegalInstruction", "the lanes of a warpgroup give different matrix descriptors")
     return int(values[0])
@@ -96,7 +97,7 @@ def _mma(ins: Instruction, program: Program) -> Op:
     target, a, b, c = ins.operands[:4]
     counts = [len(items(each)) for each in (a, b, c)]
 
-    def run(unit: Unit, mask: Mask | None, *registers: Any) -> Any:
+    def run(unit: Unit, mask: Mask | None, *registers: Lanes) -> Lanes | list[Lanes]:
         left = registers[: counts[0]]
         right = registers[counts[0] : counts[0] + counts[1]]
         made = form.multiply(left, right, registers[counts[0] + counts[1] :], unit.cta.cluster.kernel.shape.numerics)
@@ -117,11 +118,11 @@ def _rows(unit: Unit, mask: Mask | None, form: MatrixMove, parts: tuple[Any, ...
     return rows[warps].ravel(), warps
 
 
-def _lines(region: Region) -> Any:
+def _lines(region: Region) -> NDArray[np.void]:
     return region.bytes.view(np.dtype("V16"))
 
 
-def _watch(unit: Unit, region: Region, offsets: Any, write: bool) -> None:
+def _watch(unit: Unit, region: Region, offsets: Lanes, write: bool) -> None:
     for observer in unit.cta.cluster.observers:
         observer.generic_access(unit, region, offsets, 16, write)
 
@@ -131,7 +132,7 @@ def _ldmatrix(ins: Instruction, program: Program) -> Op:
     address = address_sources(ins.operands[1], "shared")
     target = ins.operands[0]
 
-    def run(unit: Unit, mask: Mask | None, *parts: Any) -> Any:
+    def run(unit: Unit, mask: Mask | None, *parts: Lanes) -> Lanes | list[Lanes]:
         rows, warps = _rows(unit, mask, form, parts)
         count = unit.lanes // WARP
         data = np.zeros((count, form.address_lanes, 16), np.uint8)
@@ -152,7 +153,7 @@ def _stmatrix(ins: Instruction, program: Program) -> Op:
     address = address_sources(ins.operands[0], "shared")
     split = len(address)
 
-    def run(unit: Unit, mask: Mask | None, *parts: Any) -> None:
+    def run(unit: Unit, mask: Mask | None, *parts: Lanes) -> None:
         rows, warps = _rows(unit, mask, form, parts[:split])
         data = form.store(parts[split:])[warps].reshape(-1, 16)
         unit.cta.cluster.changed += 1

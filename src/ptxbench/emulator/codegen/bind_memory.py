@@ -12,7 +12,7 @@ from ptxbench.emulator.codegen.program import Program
 from ptxbench.emulator.codegen.values import address_sources
 from ptxbench.emulator.errors import Fault
 from ptxbench.emulator.machine import access
-from ptxbench.emulator.machine.spaces import LOCAL_WINDOW, RANK_SHIFT, SHARED_WINDOW
+from ptxbench.emulator.machine.spaces import LOCAL_WINDOW, RANK_SHIFT, SHARED_WINDOW, Lanes
 from ptxbench.emulator.machine.unit import Mask, Unit
 from ptxbench.emulator.ptx.ir import Address, Instruction, Operand, Register, Symbol
 
@@ -69,7 +69,7 @@ def _load(ins: Instruction, program: Program) -> Op:
     convert = [_widen(type_, result) for result in made]
     polls = polls and space != "local"
 
-    def run(unit: Unit, mask: Mask | None, addresses: Any, offset: Any = None) -> Any:
+    def run(unit: Unit, mask: Mask | None, addresses: Lanes, offset: Lanes | None = None) -> Lanes | list[Lanes]:
         if offset is not None:
             addresses = addresses + offset
         parts = access.load(unit, space, addresses, mask, shape)
@@ -130,7 +130,7 @@ def _store(ins: Instruction, program: Program) -> Op | None:
     read = tuple((value, value.type if isinstance(value, Register) else type_) for value in values)
     first = len(address)
 
-    def run(unit: Unit, mask: Mask | None, *arguments: Any) -> None:
+    def run(unit: Unit, mask: Mask | None, *arguments: Lanes) -> None:
         addresses = arguments[0] if first == 1 else arguments[0] + arguments[1]
         parts = list(arguments[first:])
         if wide:
@@ -166,32 +166,27 @@ def _isspacep(ins: Instruction, program: Program) -> Op:
     space = ins.modifiers[0]
     low = np.uint64(32)
 
-    def run(unit: Unit, mask: Mask | None, addresses: Any) -> Any:
+    def run(unit: Unit, mask: Mask | None, addresses: Lanes) -> Lanes:
         high = addresses >> low
-        shared = high == SHARED_WINDOW >> 32
-        if space in ("shared", "shared::cta"):
-            own = ((addresses & np.uint64(0xFFFF_FFFF)) >> np.uint64(RANK_SHIFT)) == unit.cta.rank
-            return shared & own
-        if space == "shared::cluster":
-            return shared
-        if space == "local":
-            return high == LOCAL_WINDOW >> 32
-        known = unit.cta.cluster.kernel.is_constant(addresses)
-        return known if space in ("const", "param") else ~shared & (high != LOCAL_WINDOW >> 32) & ~known
+        shared, local = high == SHARED_WINDOW >> 32, high == LOCAL_WINDOW >> 32
+        own = ((addresses & np.uint64(0xFFFF_FFFF)) >> np.uint64(RANK_SHIFT)) == unit.cta.rank
+        constant = unit.cta.cluster.kernel.is_constant(addresses)
+        answers: dict[str, Lanes] = {
+            **{"shared": shared & own, "shared::cta": shared & own, "shared::cluster": shared, "local": local},
+            **{"const": constant[0], "param": constant[1], "param::entry": constant[1]},
+        }
+        found = answers.get(space)
+        return ~(shared | local | constant[0] | constant[1]) if found is None else found
 
     return Op(typed(ins.operands[1:], "b64"), typed(ins.operands[:1], "pred"), run=run, machine=True)
 
 
 def _mapa(ins: Instruction, program: Program) -> Op:
     type_ = ins.modifiers[-1]
-    offset, shift = dtype_of(type_).type(~(0xFF << RANK_SHIFT) & (1 << bits_of(type_)) - 1), RANK_SHIFT
-
-    def run(unit: Unit, mask: Mask | None, addresses: Any, ranks: Any) -> Any:
-        return (addresses & offset) | (ranks.astype(addresses.dtype) << addresses.dtype.type(shift))
-
-    source = ins.operands[1]
-    sources = ((source, type_), (ins.operands[2], "b32"))
-    return Op(sources, typed(ins.operands[:1], type_), run=run, machine=True)
+    kept = dtype_of(type_).type(~(0xFF << RANK_SHIFT) & (1 << bits_of(type_)) - 1)
+    wide = "" if bits_of(type_) == 32 else ".astype('u8')"
+    text = f"({{0}} & {int(kept)}) | ({{1}}{wide} << {RANK_SHIFT})"
+    return Op(((ins.operands[1], type_), (ins.operands[2], "b32")), typed(ins.operands[:1], type_), expression=text)
 
 
 def _getctarank(ins: Instruction, program: Program) -> Op:

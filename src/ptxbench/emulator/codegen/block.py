@@ -1,20 +1,20 @@
 """Writes one basic block as a Python function over lanes; what the operations do is decided elsewhere.
 
-The function is `block(R, K, u, m)`: registers by slot, constants of the unit, the unit, and the mask of active lanes (None:
-all). It answers the predicate of the block's branch. Arrays are rebound and never changed, so that a copy costs nothing.
+The function is `block(R, K, u, m)`: registers by slot, constants of the unit, the unit, and the mask of active lanes
+(None: all). It answers the predicate of the block's branch. Arrays are rebound and never changed: a copy costs nothing.
 Two texts are made: one for all lanes, one that keeps the registers of lanes outside the mask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ptxbench.emulator.codegen.op import BOOL, Constant, Op, Source, bits_of, dtype_of, immediate_bits
-from ptxbench.emulator.machine.spaces import LOCAL_WINDOW, SHARED_WINDOW
+from ptxbench.emulator.machine.spaces import LOCAL_WINDOW, SHARED_WINDOW, Lanes
 from ptxbench.emulator.ptx.ir import Guard, Immediate, Instruction, Negated, Register, Special, Symbol
 
 _NAMES = {"where": np.where, "minimum": np.minimum, "maximum": np.maximum}
@@ -26,10 +26,10 @@ BlockFunction = Callable[[list[Any], list[Any], Any, Any], Any]
 class Constants:
     """What a unit must provide before its blocks run: immediates, special registers, addresses, parameters."""
 
-    specs: list[Hashable] = field(default_factory=list)
-    _places: dict[Hashable, int] = field(default_factory=dict)
+    specs: list[tuple[Any, ...]] = field(default_factory=list)
+    _places: dict[tuple[Any, ...], int] = field(default_factory=dict)
 
-    def place(self, spec: Hashable) -> int:
+    def place(self, spec: tuple[Any, ...]) -> int:
         """The number of a constant, new or known."""
         found = self._places.get(spec)
         if found is None:
@@ -54,7 +54,7 @@ class BlockCode:
     masked: Callable[[], BlockFunction]
 
 
-def both(mask: Any, guard: Any) -> Any:
+def both(mask: Lanes | None, guard: Lanes) -> Lanes:
     """Lanes of the mask whose guard is true."""
     return guard if mask is None else mask & guard
 
@@ -142,7 +142,7 @@ class BlockWriter:
         self.fresh += 1
         return f"v{self.fresh}"
 
-    def _constant(self, value: Any) -> str:
+    def _constant(self, value: object) -> str:
         self.fresh += 1
         name = f"c{self.fresh}"
         self.space[name] = value
@@ -214,7 +214,7 @@ class BlockWriter:
                 return self._place(("symbol", operand.name, operand.offset, dtype_of(type_).str))
         raise AssertionError(operand)
 
-    def _place(self, spec: Hashable) -> str:
+    def _place(self, spec: tuple[Any, ...]) -> str:
         return f"K[{self.constants.place(spec)}]"
 
     def _read_register(self, register: Register, type_: str) -> str:

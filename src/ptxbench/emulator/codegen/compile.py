@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ptxbench.emulator.codegen.bind import bind
 from ptxbench.emulator.codegen.block import BlockWriter, Constants, Step, slots_of, uses
 from ptxbench.emulator.codegen.block import live_out as live_slots
-from ptxbench.emulator.codegen.ends import End, end_of, is_end
+from ptxbench.emulator.codegen.ends import End, end_of, is_end, leave
 from ptxbench.emulator.codegen.program import Block, Program, flatten
+from ptxbench.emulator.machine.blocks import RunBlock
+from ptxbench.emulator.machine.unit import Mask, Unit
 from ptxbench.emulator.ptx.ir import Function, Guard, Instruction, Module
 
 _WARP_WIDE = frozenset(("shfl", "vote", "match", "redux", "elect", "ldmatrix", "stmatrix", "movmatrix", "mma"))
@@ -87,10 +88,8 @@ class Compiled:
             read |= (end.reads | answered | branch) - written
         return read, written
 
-    def block(self, pc: int) -> Any:
-        """Compile one block; a `machine.kernel.RunBlock`."""
-        from ptxbench.emulator.machine.kernel import RunBlock  # noqa: PLC0415  (the machine imports this module)
-
+    def block(self, pc: int) -> RunBlock:
+        """Compile one block."""
         block, steps, end = self.program.blocks[pc], self._steps[pc], self._ends[pc]
         kept = self._live[pc] | (end.reads if end is not None else set())
         guard: Guard | None = end.branch if end is not None else None
@@ -119,8 +118,6 @@ def _slots(steps: Sequence[Step]) -> set[int]:
     return found
 
 
-def _fall_off(unit: Any, mask: Any, _: Any) -> int:
-    from ptxbench.emulator.codegen.ends import leave  # noqa: PLC0415
-
+def _fall_off(unit: Unit, mask: Mask | None, _: object) -> int:
     leave(unit, mask)
     return -1

@@ -12,7 +12,7 @@ from ptxbench.emulator.codegen import waits
 from ptxbench.emulator.codegen.op import Source
 from ptxbench.emulator.codegen.program import Block, Program
 from ptxbench.emulator.errors import Fault, Unsupported
-from ptxbench.emulator.machine.unit import Mask, Unit
+from ptxbench.emulator.machine.unit import Answer, Mask, Unit
 from ptxbench.emulator.ptx.ir import Guard, Instruction, Negated, Register
 
 Run = Callable[[Unit, Mask | None, Any], int]
@@ -81,7 +81,7 @@ def _branch(ins: Instruction, block: Block) -> End | None:
         return None
     there, other = block.targets[0], block.next
 
-    def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
+    def run(unit: Unit, mask: Mask | None, answer: Answer) -> int:
         return _split(unit, mask, answer, there, other)
 
     return End(run, ins.guard)
@@ -94,7 +94,7 @@ def _switch(ins: Instruction, block: Block) -> End:
     if ins.guard is not None:
         raise Unsupported(ins.name, ins.line, "a guarded table branch")
 
-    def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
+    def run(unit: Unit, mask: Mask | None, answer: Answer) -> int:
         lanes, places = unit.full(mask), answer[0]
         if (places[lanes] >= len(targets)).any():
             raise Fault("cudaErrorIllegalInstruction", "brx.idx: an index beyond the list of targets")
@@ -110,7 +110,7 @@ def _exit(ins: Instruction, block: Block) -> End | None:
         return _branch(ins, block)
     other = block.next
 
-    def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
+    def run(unit: Unit, mask: Mask | None, answer: Answer) -> int:
         gone = mask if answer is None else (answer if mask is None else mask & answer)
         if gone is not None and not gone.any():
             return other
@@ -126,7 +126,7 @@ def _exit(ins: Instruction, block: Block) -> End | None:
 def _trap(ins: Instruction, block: Block) -> End:
     other, line = block.next, ins.line
 
-    def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
+    def run(unit: Unit, mask: Mask | None, answer: Answer) -> int:
         stopped = unit.full(mask) if answer is None else unit.full(mask) & answer
         if stopped.any():
             unit.line = line
@@ -145,14 +145,14 @@ def _waiting(ins: Instruction, block: Block, program: Program) -> End | None:
     guard, following, line = ins.guard, block.next, ins.line
     if guard is None:
 
-        def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
+        def run(unit: Unit, mask: Mask | None, answer: Answer) -> int:
             unit.line = line
             return wait.run(unit, mask, answer)
 
         return End(run, sources=wait.sources, reads=set(wait.writes))
     sources = (*wait.sources, (Negated(guard.register) if guard.negated else guard.register, "pred"))
 
-    def guarded(unit: Unit, mask: Mask | None, answer: Any) -> int:
+    def guarded(unit: Unit, mask: Mask | None, answer: Answer) -> int:
         unit.line = line
         *operands, chosen = answer
         lanes = unit.full(mask)

@@ -35,7 +35,7 @@ def _plain(ins: Instruction) -> str:
     if len(ins.modifiers) != 1:
         return ""
     type_ = ins.modifiers[0]
-    return type_ if type_[0] in "usb" and type_[1:].isdecimal() and bits_of(type_) >= 16 or type_ == "pred" else ""
+    return type_ if (type_[0] in "usb" and type_[1:].isdecimal() and bits_of(type_) >= 16) or type_ == "pred" else ""
 
 
 def _arithmetic(ins: Instruction) -> Op | None:
@@ -88,7 +88,9 @@ def _shift(ins: Instruction) -> Op | None:
         text = f"{{0}} << {amount}"
     elif type_[0] == "s":
         # NumPy compares a signed amount with the width; a huge unsigned one must not become negative.
-        text = f"({{0}}.view('i{dtype.itemsize}') >> minimum({amount}, W{dtype.itemsize * 8}).view('i{dtype.itemsize}')).view('u{dtype.itemsize}')"
+        size = dtype.itemsize
+        shift = f"minimum({amount}, W{size * 8}).view('i{size}')"
+        text = f"({{0}}.view('i{size}') >> {shift}).view('u{size}')"
     else:
         text = f"{{0}} >> {amount}"
     sources = (*typed(ins.operands[1:2], type_), *typed(ins.operands[2:], "u32"))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptxbench.emulator.errors import Unsupported
 from ptxbench.emulator.ptx.ir import Immediate, Instruction, Operand, Pair, Vector
@@ -19,9 +20,13 @@ BOOL = np.dtype(np.bool_)
 U16 = np.dtype(np.uint16)
 U32 = np.dtype(np.uint32)
 U64 = np.dtype(np.uint64)
-U128 = np.dtype((np.uint64, (2,)))
-_SIGNED = {U16: np.dtype(np.int16), U32: np.dtype(np.int32), U64: np.dtype(np.int64)}
-_OF_BITS = {4: U16, 8: U16, 16: U16, 32: U32, 64: U64, 128: U128}
+U128: np.dtype[Any] = np.dtype((np.uint64, (2,)))
+_SIGNED: dict[np.dtype[Any], np.dtype[Any]] = {
+    U16: np.dtype(np.int16),
+    U32: np.dtype(np.int32),
+    U64: np.dtype(np.int64),
+}
+_OF_BITS: dict[int, np.dtype[Any]] = {4: U16, 8: U16, 16: U16, 32: U32, 64: U64, 128: U128}
 
 
 @lru_cache(maxsize=256)
@@ -55,7 +60,7 @@ def signed(dtype: np.dtype[Any]) -> np.dtype[Any]:
 class Constant:
     """A source that each unit provides: a specification for `machine.cta.Constants`."""
 
-    spec: Hashable
+    spec: tuple[Any, ...]
 
 
 Source = Operand | Constant
@@ -128,7 +133,7 @@ def _pack(value: float, type_: str) -> int:
 def unsupported(ins: Instruction, reason: str = "") -> Op:
     """An instruction that ends the run when lanes execute it."""
 
-    def refuse(_unit: object, mask: Any, *_: object) -> None:
+    def refuse(_unit: object, mask: NDArray[np.bool_] | None, *_: object) -> None:
         if mask is None or mask.any():
             raise Unsupported(ins.name, ins.line, reason)
 

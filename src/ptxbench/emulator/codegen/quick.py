@@ -37,7 +37,7 @@ def _binary(function: Callable[[Bits, Bits], Bits]) -> Callable[[Run], Run]:
     def make(exact: Run) -> Run:
         def run(a: Bits, b: Bits) -> Bits:
             value = function(a.view(_F32), b.view(_F32))
-            if count(value != value):
+            if count(value != value):  # noqa: PLR0124  (a NaN, sooner than np.isnan)
                 made: Bits = exact(a, b)
                 return made
             return value.view(_U32)
@@ -69,7 +69,7 @@ def _pack_bf16(exact: Run) -> Run:
 
     def run(a: Bits, b: Bits) -> Bits:
         x, y = a.view(_F32), b.view(_F32)
-        if count(x != x) or count(y != y):
+        if count(x != x) or count(y != y):  # noqa: PLR0124  (a NaN, sooner than np.isnan)
             made: Bits = exact(a, b)
             return made
         high = (a + _ROUND + ((a >> _SHIFT) & _ONE)) & _HIGH
@@ -85,7 +85,7 @@ def _exponential(exact: Run) -> Run:
     def run(a: Bits) -> Bits:
         value = np.exp2(a.view(_F32))
         if count(value >= _TINY) != value.size:
-            if count(value != value):
+            if count(value != value):  # noqa: PLR0124  (a NaN, sooner than np.isnan)
                 made: Bits = exact(a)
                 return made
             value = np.where(value >= _TINY, value, np.float32(0))
@@ -110,9 +110,10 @@ def _shuffle(ins: Instruction, exact: Run) -> Run:
         warps = np.arange(size // _WARP)[:, None] * _WARP
         return (warps + source).ravel(), np.tile(inside, size // _WARP)
 
-    def run(active: Bits, a: Bits, b: Bits, c: Bits, mask: Bits) -> Any:
+    def run(active: Bits, a: Bits, b: Bits, c: Bits, mask: Bits) -> Bits | tuple[Bits, Bits]:
         if count(active) != active.size or count(b != b[0]) or count(c != c[0]):
-            return exact(active, a, b, c, mask)
+            made: Bits | tuple[Bits, Bits] = exact(active, a, b, c, mask)
+            return made
         key = (int(b[0]), int(c[0]), a.size)
         found = known.get(key)
         if found is None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxbench.emulator.codegen.op import Source
+from ptxbench.emulator.machine.spaces import Lanes
 from ptxbench.emulator.machine.unit import Mask, Unit
 from ptxbench.emulator.ptx.ir import Address, Immediate, Operand, Register, Symbol
 
@@ -29,7 +30,7 @@ def address_sources(operand: Operand, space: str) -> tuple[tuple[Source, str], .
     return ((base, type_), (Immediate(offset, "int"), type_))
 
 
-def uniform_groups(unit: Unit, mask: Mask | None, *values: Any) -> list[tuple[tuple[int, ...], Mask]]:
+def uniform_groups(unit: Unit, mask: Mask | None, *values: Lanes) -> list[tuple[tuple[int, ...], Mask]]:
     """The different tuples of values among the lanes, each with the lanes that have it."""
     lanes = unit.full(mask)
     chosen = unit.active(mask)
@@ -45,7 +46,7 @@ def uniform_groups(unit: Unit, mask: Mask | None, *values: Any) -> list[tuple[tu
     return _different(lanes, chosen, taken)
 
 
-def _different(lanes: Mask, chosen: Any, taken: Sequence[Any]) -> list[tuple[tuple[int, ...], Mask]]:
+def _different(lanes: Mask, chosen: Lanes, taken: Sequence[Any]) -> list[tuple[tuple[int, ...], Mask]]:
     rows = list(zip(*(value.tolist() for value in taken), strict=True))
     made = []
     for row in dict.fromkeys(rows):

@@ -13,7 +13,8 @@ from ptxbench.emulator.codegen.program import Block, Program
 from ptxbench.emulator.codegen.values import address_sources, uniform_groups
 from ptxbench.emulator.machine.named import Waiting
 from ptxbench.emulator.machine.phases import Phases, PhaseWait, find
-from ptxbench.emulator.machine.unit import Mask, Unit
+from ptxbench.emulator.machine.spaces import Lanes
+from ptxbench.emulator.machine.unit import Answer, Mask, Unit
 from ptxbench.emulator.ptx.ir import Instruction, Operand, Register
 
 
@@ -52,7 +53,7 @@ def _phase(ins: Instruction, block: Block, program: Program) -> Wait:
         if slot >= 0:
             unit.registers[slot] = np.where(lanes, answer, unit.registers[slot])
 
-    def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
+    def run(unit: Unit, mask: Mask | None, answer: Answer) -> int:
         lanes = unit.full(mask)
         conditions = list(_conditions(unit, lanes, *answer))
         wait = PhaseWait(unit, lanes, line, following, conditions, token, finish)
@@ -75,7 +76,7 @@ def _phase(ins: Instruction, block: Block, program: Program) -> Wait:
     return Wait(run, sources, (slot,) if slot >= 0 else ())
 
 
-def _conditions(unit: Unit, lanes: Mask, addresses: Any, *rest: Any) -> Iterator[tuple[Phases, int, Mask]]:
+def _conditions(unit: Unit, lanes: Mask, addresses: Lanes, *rest: Lanes) -> Iterator[tuple[Phases, int, Mask]]:
     *offset, values = rest
     if offset:
         addresses = addresses + offset[0]
@@ -96,12 +97,12 @@ def _barrier(ins: Instruction, block: Block, program: Program) -> Wait:
     slot = target.slot if isinstance(target, Register) else -1
     following, line = block.next, ins.line
 
-    def result(unit: Unit, lanes: Mask, answer: Any) -> None:
+    def result(unit: Unit, lanes: Mask, answer: Answer) -> None:
         if slot >= 0:
             old = unit.registers[slot]
             unit.registers[slot] = np.where(lanes, old.dtype.type(answer), old)
 
-    def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
+    def run(unit: Unit, mask: Mask | None, answer: Answer) -> int:
         lanes = unit.full(mask)
         values = answer[:-1] if reduces else answer
         for (number, *counts), chosen in uniform_groups(unit, lanes, *values):
@@ -123,7 +124,7 @@ def _barrier(ins: Instruction, block: Block, program: Program) -> Wait:
 def _cluster(ins: Instruction, block: Block, program: Program) -> Wait:
     following, line = block.next, ins.line
 
-    def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
+    def run(unit: Unit, mask: Mask | None, answer: Answer) -> int:
         lanes = unit.full(mask)
         barrier = unit.cta.cluster.barrier
         if barrier.ready(unit, lanes):
@@ -139,7 +140,7 @@ def _cluster(ins: Instruction, block: Block, program: Program) -> Wait:
 def _sleep(ins: Instruction, block: Block, program: Program) -> Wait:
     following = block.next
 
-    def run(unit: Unit, mask: Mask | None, answer: Any) -> int:
+    def run(unit: Unit, mask: Mask | None, answer: Answer) -> int:
         unit.polled = True
         return following
 

@@ -1,4 +1,4 @@
-"""Loads and stores of lanes in every space, one instruction at a time; atomics and asynchronous copies are elsewhere."""
+"""Loads and stores of lanes in every space, one instruction at a time; no atomics, no asynchronous copies."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def store(
         write_vector(region, offsets, shape[0], part)
 
 
-def _load(unit: Unit, space: str, addresses: Lanes, shape: tuple[int, int], chosen: Any) -> list[Lanes]:
+def _load(unit: Unit, space: str, addresses: Lanes, shape: tuple[int, int], chosen: Lanes | None) -> list[Lanes]:
     found = _regions(unit, space, addresses, shape, chosen, write=False)
     if len(found) == 1 and found[0][2] is None:
         return read_vector(found[0][0], found[0][1], *shape)
@@ -85,7 +85,9 @@ def _load(unit: Unit, space: str, addresses: Lanes, shape: tuple[int, int], chos
 Found = list[tuple[Region, Lanes, Any]]
 
 
-def _regions(unit: Unit, space: str, addresses: Lanes, shape: tuple[int, int], chosen: Any, *, write: bool) -> Found:
+def _regions(
+    unit: Unit, space: str, addresses: Lanes, shape: tuple[int, int], chosen: Lanes | None, *, write: bool
+) -> Found:
     """The regions that the lanes touch: region, offsets, and which of the lanes (None: all)."""
     size = shape[0] * shape[1]
     if space == "global":
@@ -145,7 +147,7 @@ def shared_regions(unit: Unit, addresses: Lanes, size: int) -> Found:
         local = addresses[places] & _OFFSET
         if not offsets_fit(local, peer.shared.limit, size):
             where = [f"shared+{offset:#x} of CTA rank {rank}" for offset in local.tolist()]
-            raise complain(local, peer.shared.limit, size, lambda lane, where=where: where[lane])
+            raise complain(local, peer.shared.limit, size, where.__getitem__)
         made.append((peer.shared, local, places))
     return made
 
@@ -164,7 +166,7 @@ def peer_of(cta: Cta, rank: int) -> Cta:
     return ctas[rank]
 
 
-def _local(unit: Unit, addresses: Lanes, size: int, chosen: Any) -> Found:
+def _local(unit: Unit, addresses: Lanes, size: int, chosen: Lanes | None) -> Found:
     pitch = (unit.cta.cluster.kernel.program.local_bytes + 15) // 16 * 16
     if unit.local is None:
         unit.local = Region(np.zeros(pitch * unit.lanes, np.uint8))
@@ -175,7 +177,7 @@ def _local(unit: Unit, addresses: Lanes, size: int, chosen: Any) -> Found:
     return [(unit.local, offsets + lanes * np.uint64(pitch), None)]
 
 
-def _generic(unit: Unit, addresses: Lanes, shape: tuple[int, int], chosen: Any, write: bool) -> Found:
+def _generic(unit: Unit, addresses: Lanes, shape: tuple[int, int], chosen: Lanes | None, write: bool) -> Found:
     one = split_generic(addresses)
     if one == "global":
         return global_regions(unit, addresses, shape[0] * shape[1])

@@ -1,6 +1,6 @@
 """Atomic operations of lanes, one lane after the other; arithmetic of single elements, no addresses of instructions.
 
-PTX ISA, sections atom and red. `add.f32` flushes subnormals in global memory and keeps them in shared memory (ptxas 13.0).
+PTX ISA, sections atom and red. `add.f32` flushes subnormals in global memory, not in shared memory (ptxas 13.0).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def update_of(operation: str, type_: str, *, flush: bool) -> Update:
     if operation == "exch":
         return lambda old, new, _: new
     if operation == "cas":
-        return lambda old, compare, new: np.where(old == compare, new, old)
+        return _compare_and_swap
     if operation == "inc":
         return lambda old, bound, _: np.where(old >= bound, old.dtype.type(0), old + old.dtype.type(1))
     if operation == "dec":
@@ -48,6 +48,11 @@ def update_of(operation: str, type_: str, *, flush: bool) -> Update:
     if type_.startswith("s") and operation in ("min", "max"):
         return lambda old, new, _: function(_signed(old), _signed(new)).view(old.dtype)
     return lambda old, new, _: function(old, new)
+
+
+def _compare_and_swap(old: Array, compare: Array, new: Array | None) -> Array:
+    assert new is not None
+    return np.where(old == compare, new, old)
 
 
 def _signed(bits: Array) -> Array:

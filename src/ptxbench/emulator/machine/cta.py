@@ -1,16 +1,16 @@
-"""CTAs and clusters: shared memory, barriers, units, and the constants that depend on the place in the grid; no time."""
+"""CTAs: shared memory, barriers, units, and the constants that depend on the place in the grid; no time."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from ptxbench.emulator.errors import Fault
-from ptxbench.emulator.machine.named import ClusterBarrier, NamedBarrier
-from ptxbench.emulator.machine.spaces import RANK_SHIFT, Region
+from ptxbench.emulator.machine.named import NamedBarrier
+from ptxbench.emulator.machine.spaces import RANK_SHIFT, Lanes, Region
 from ptxbench.emulator.machine.unit import WARP, Unit
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from ptxbench.emulator.machine.phases import Phases
 
 Place = tuple[int, int, int]
+Spec = tuple[Any, ...]
+"""A constant that blocks need: its kind, what names it, and last its dtype."""
+Value: TypeAlias = Any
+"""A number, an array over lanes, or three of them."""
 USER_BASE = 0x400
 """First byte of shared memory that a kernel owns; below lies the system's KiB (H200)."""
 
@@ -86,11 +90,11 @@ class Constants:
     kernel: Kernel
     known: dict[Hashable, Any] = field(default_factory=dict)
 
-    def of(self, unit: Unit, specs: list[Hashable]) -> list[Any]:
+    def of(self, unit: Unit, specs: list[Spec]) -> list[Lanes]:
         """One array over lanes for each spec."""
         return [self._value(unit, spec) for spec in specs]
 
-    def _value(self, unit: Unit, spec: Any) -> Any:
+    def _value(self, unit: Unit, spec: Spec) -> Lanes:
         key: Hashable
         if spec[0] == "special":
             scope = _SCOPES.get(spec[1].split(".")[0][1:], "cta")
@@ -105,7 +109,7 @@ class Constants:
             found = self.known[key] = self._make(unit, spec)
         return found
 
-    def _make(self, unit: Unit, spec: Any) -> Any:
+    def _make(self, unit: Unit, spec: Spec) -> Lanes:
         kind = spec[0]
         dtype = np.dtype(spec[-1])
         if kind == "imm":
@@ -128,7 +132,7 @@ _SCOPES = {
 _AXES = {"x": 0, "y": 1, "z": 2, "w": 3}
 
 
-def special(unit: Unit, name: str) -> Any:
+def special(unit: Unit, name: str) -> Value:
     """The value of a special register: a number or an array over lanes."""
     register, _, axis = name[1:].partition(".")
     maker = _SPECIALS.get(register)
@@ -140,17 +144,17 @@ def special(unit: Unit, name: str) -> Any:
     return value
 
 
-def _tid(unit: Unit) -> tuple[Any, Any, Any]:
+def _tid(unit: Unit) -> tuple[Lanes, Lanes, Lanes]:
     x, y, _ = unit.cta.cluster.kernel.block
     linear = np.arange(unit.first, unit.first + unit.lanes, dtype=np.uint32)
     return linear % x, linear // x % y, linear // (x * y)
 
 
-def _lane(unit: Unit) -> Any:
+def _lane(unit: Unit) -> Lanes:
     return np.arange(unit.lanes, dtype=np.uint64) % WARP
 
 
-def _mask(compare: str) -> Any:
+def _mask(compare: str) -> Callable[[Unit], Lanes]:
     full = (1 << WARP) - 1
     values = {
         "eq": [1 << lane for lane in range(WARP)],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,15 @@ import numpy as np
 from ptxbench.emulator.codegen.compile import Compiled
 from ptxbench.emulator.codegen.op import dtype_of
 from ptxbench.emulator.errors import Fault, Trap
-from ptxbench.emulator.machine.cta import USER_BASE, Constants, Place
+from ptxbench.emulator.machine.blocks import RunBlock
+from ptxbench.emulator.machine.cta import USER_BASE, Constants, Place, Spec
 from ptxbench.emulator.machine.memory import DeviceMemory
 from ptxbench.emulator.machine.spaces import RANK_SHIFT, GlobalSpace
-from ptxbench.emulator.machine.unit import Mask, Unit
+from ptxbench.emulator.machine.unit import Lanes, Mask, Unit
+from ptxbench.emulator.ptx.ir import Space
 
 if TYPE_CHECKING:
     from ptxbench.emulator.machine.cluster import Cluster
-
-End = Callable[[Unit, Mask | None, Any], int]
 
 
 @dataclass(frozen=True)
@@ -46,39 +46,6 @@ class Shape:
     registers: int
     limit: int
     numerics: str
-
-
-@dataclass
-class RunBlock:
-    """A block that runs, and how often it has.
-
-    Attributes:
-        warps: Executions, counted by warps with an active lane.
-        threads: Executions, counted by active lanes.
-        slots: Registers that it uses outside of asynchronous products.
-        constants: How many constants a unit must have for it.
-    """
-
-    index: int
-    makers: Any
-    end: End | None
-    next: int
-    length: int
-    slots: frozenset[int]
-    constants: int
-    line: int
-    warps: int = 0
-    threads: int = 0
-    full: Any = None
-    masked: Any = None
-
-    def function(self, mask: Mask | None) -> Any:
-        """The function for all lanes or for some, made on first use."""
-        if mask is None:
-            self.full = self.makers.full()
-            return self.full
-        self.masked = self.makers.masked()
-        return self.masked
 
 
 class Kernel:
@@ -110,10 +77,10 @@ class Kernel:
         self.constants = Constants(self)
         self.observers_of: Callable[[Cluster], list[Any]] = lambda _cluster: []
         self._blocks: list[RunBlock | None] = [None] * len(compiled.program.blocks)
-        self._zeros: dict[tuple[str, int], Any] = {}
+        self._zeros: dict[tuple[str, int], Lanes] = {}
 
     @property
-    def specs(self) -> list[Hashable]:
+    def specs(self) -> list[Spec]:
         """The constants that units provide."""
         return self.compiled.constants.specs
 
@@ -137,7 +104,7 @@ class Kernel:
         instructions = self.program.blocks[pc].instructions
         return instructions[0].line if instructions else 0
 
-    def zero(self, type_: str, lanes: int) -> Any:
+    def zero(self, type_: str, lanes: int) -> Lanes:
         """What a register holds before it is written."""
         found = self._zeros.get((type_, lanes))
         if found is None:
@@ -172,6 +139,16 @@ class Kernel:
         if found is None:
             raise Fault("cudaErrorInvalidDeviceFunction", f"the address of `{name}` is not known")
         return found
+
+    def is_constant(self, addresses: Lanes) -> tuple[Lanes, Lanes]:
+        """Which global addresses lie in constant variables, and which in the parameter block."""
+        start = np.uint64(self.symbols[""])
+        inside = (addresses - start) < max(len(self.parameter_bytes), 1)
+        constant = np.zeros(addresses.size, np.bool_)
+        for name, variable in self.program.module.variables.items():
+            if variable.space is Space.CONST:
+                constant |= (addresses - np.uint64(self.symbols[name])) < max(variable.size, 1)
+        return constant, inside
 
     def trap(self, fault: Fault, unit: Unit, block: RunBlock) -> Trap:
         """A fault of a block, with the line of the instruction that ran."""

@@ -1,4 +1,4 @@
-"""Global memory: one arena of fake addresses with gaps between allocations, exact to the byte; no lanes, no other space.
+"""Global memory: an arena of fake addresses with gaps between allocations, exact to the byte; no lanes.
 
 Addresses begin at `BASE`, so that host code which reads a device pointer fails as it would on a machine. An address is
 never given out twice, so that a use after free is found.
@@ -41,12 +41,6 @@ class DeviceMemory:
         self._map = mmap.mmap(-1, capacity, flags=flags)
         self.capacity = capacity
         self.bytes: NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
-        self.views = {
-            1: self.bytes,
-            2: self.bytes.view(np.uint16),
-            4: self.bytes.view(np.uint32),
-            8: self.bytes.view(np.uint64),
-        }
         self._starts: list[int] = []
         self._allocations: list[Allocation] = []
         self._next = BASE + _GAP

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ptxbench.emulator.errors import Fault
-from ptxbench.emulator.machine.unit import WARP, Mask, Unit
+from ptxbench.emulator.machine.unit import WARP, Answer, Mask, Unit
 
 if TYPE_CHECKING:
     from ptxbench.emulator.machine.cluster import Cluster
@@ -39,7 +39,7 @@ class Waiting:
         """What must happen."""
         return self.barrier.describe()
 
-    def release(self, answer: Any = None) -> None:
+    def release(self, answer: Answer = None) -> None:
         """Let the lanes go on."""
         if self.result is not None:
             self.result(self.unit, self.mask, answer)
@@ -132,7 +132,7 @@ class NamedBarrier:
         self.settle()
         return self.rounds > before
 
-    def _reduced(self) -> Any:
+    def _reduced(self) -> int | bool | None:
         true = sum(int(mask.sum()) for _, mask in self.values)
         return {"popc": true, "and": true == self.total, "or": true > 0}.get(self.kind)
 

@@ -70,6 +70,8 @@ def find(cluster: Cluster, unit: Unit, address: int, *, remote: bool) -> Phases:
             )
     found = cta.mbarriers.get(offset)
     if found is not None:
+        for observer in cluster.observers:
+            observer.used(found, unit)
         return found
     if offset % mbarrier.BYTES:
         raise Fault("cudaErrorMisalignedAddress", f"mbarrier shared+{offset:#x} is not aligned to 8 bytes")

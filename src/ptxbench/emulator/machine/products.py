@@ -1,14 +1,14 @@
 """wgmma in time: products are issued, committed and done at a wait; accumulators stay matrices while nobody looks.
 
-A register that an asynchronous product owes is in `unit.owed`; the first block that uses it has it settled. That is late
-execution, as far as the protocol allows; with an eager schedule each product is done when it is issued.
+A register that an asynchronous product owes is in `unit.owed`; the first block that uses it has it settled. That is
+late execution, as far as the protocol allows; with an eager schedule each product is done when it is issued.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 from ptxbench.emulator.machine.unit import Unit
 from ptxbench.emulator.tensor.descriptor import Descriptor
 from ptxbench.emulator.tensor.fast import to_f32
-from ptxbench.emulator.tensor.formats import decode
+from ptxbench.emulator.tensor.formats import Bits, decode
 from ptxbench.emulator.tensor.fragments import unpack, wgmma_d
 from ptxbench.emulator.tensor.wgmma import M, Wgmma
+
+if TYPE_CHECKING:
+    from ptxbench.emulator.machine.blocks import RunBlock
 
 Slots = tuple[int, ...]
 _CHUNK = np.dtype("V16")
@@ -142,7 +145,7 @@ class Products:
     def _is_fast(self, form: Wgmma) -> bool:
         return not self.exact and form.result.name == "f32"
 
-    def _bits(self, form: Wgmma, side: int, operands: tuple[Operand, ...]) -> Any:
+    def _bits(self, form: Wgmma, side: int, operands: tuple[Operand, ...]) -> Bits:
         """Element bits [M or N, K] of operands that follow each other along K."""
         transposed = form.transposed[side]
         chunks = operands[0].chunks if len(operands) == 1 else _chain(operands, 0 if transposed else 1)
@@ -150,7 +153,7 @@ class Products:
         bits = unpack(raw.reshape(chunks.shape[0], -1), form.types[side].bits)
         return bits[:, : (form.n if side else M)].T if transposed else bits
 
-    def _left(self, chain: list[Product]) -> Any:
+    def _left(self, chain: list[Product]) -> Bits:
         """A of a chain: [64, K]."""
         parts = [each.a for each in chain if isinstance(each.a, tuple)]
         if not parts:
@@ -205,7 +208,7 @@ class Products:
         for slot, row in zip(slots, rows, strict=True):
             registers[slot] = row
 
-    def settle(self, unit: Unit, block: Any) -> None:
+    def settle(self, unit: Unit, block: RunBlock) -> None:
         """A block uses registers that products owe; those that nobody waited for are done as ptxas would have it."""
         observers = unit.cta.cluster.observers
         for product in self.unwaited():

@@ -45,6 +45,7 @@ def run_unit(unit: Unit, kernel: Kernel, quantum: int) -> None:
 def _run_group(unit: Unit, kernel: Kernel, pc: int, mask: Mask | None, quantum: int) -> int:
     """Run one group until it waits, meets another group, polls, or the quantum ends; how many blocks ran."""
     groups, registers, constants = unit.groups, unit.registers, unit.constants
+    unit.mask = mask
     ran = 0
     warps, lanes = unit.warps_of(mask), unit.lanes if mask is None else int(np.count_nonzero(mask))
     while True:

@@ -1,4 +1,4 @@
-"""Orders in which a cluster may run: late, eager, or drawn from a seed; all are orders that the hardware could choose."""
+"""Orders in which a cluster may run: late, eager, or drawn from a seed; all are ones that hardware could choose."""
 
 from __future__ import annotations
 

@@ -39,7 +39,12 @@ class Region:
     def __init__(self, data: NDArray[np.uint8], limit: int | None = None) -> None:
         self.bytes = data
         whole = data[: data.size // 8 * 8]
-        self.views = {1: data, 2: whole.view(np.uint16), 4: whole.view(np.uint32), 8: whole.view(np.uint64)}
+        self.views: dict[int, NDArray[Any]] = {
+            1: data,
+            2: whole.view(np.uint16),
+            4: whole.view(np.uint32),
+            8: whole.view(np.uint64),
+        }
         self.limit = data.size if limit is None else limit
 
 

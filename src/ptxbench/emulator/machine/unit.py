@@ -1,4 +1,4 @@
-"""A unit: a fixed set of lanes that run together; its registers, where its lanes are, what they wait for; no scheduling.
+"""A unit: lanes that run together; its registers, where its lanes are, what they wait for; no scheduling.
 
 Lanes at the same block form a group; the mask None means all lanes of the unit, of which then none has exited. Lanes
 beyond the CTA's threads count as exited from the start.
@@ -7,7 +7,7 @@ beyond the CTA's threads count as exited from the start.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from ptxbench.emulator.machine.cta import Cta
 
 Mask = NDArray[np.bool_]
+Lanes = NDArray[Any]
+"""One value per lane, or per active lane."""
+Answer: TypeAlias = Any
+"""What a block's function answers: a predicate over lanes, a tuple of arrays, or None."""
 WARP = 32
 
 
@@ -74,6 +78,8 @@ class Unit:
     """Counts guarded instructions."""
     knowledge: Any = None
     everyone: Any = None
+    mask: Any = None
+    """Of the group that runs."""
     latest: tuple[Any, Any] = (None, None)
     """What the checks know about its order with others."""
 
@@ -93,15 +99,17 @@ class Unit:
             return mask
         if self.everyone is None:
             self.everyone = np.ones(self.lanes, np.bool_)
-        return self.everyone
+        made: Mask = self.everyone
+        return made
 
-    def active(self, mask: Mask | None) -> Any:
+    def active(self, mask: Mask | None) -> Lanes:
         """The lanes of a mask; the answer for the last mask is kept, since a group runs on with the same one."""
         if mask is None:
             mask = self.full(None)
         if self.latest[0] is not mask:
             self.latest = (mask, np.flatnonzero(mask))
-        return self.latest[1]
+        found: Lanes = self.latest[1]
+        return found
 
     def add(self, block: int, mask: Mask | None) -> None:
         """Lanes arrive at a block."""

@@ -1,4 +1,4 @@
-"""Asynchronous work: issued now, landing when the schedule says; copies into and out of shared memory, and their groups.
+"""Asynchronous work: issued now, landing when the schedule says; copies and their groups, no products.
 
 A piece of work lands once. A store has two steps: its source is read (a `.read` wait asks only for that), then written.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,13 +112,17 @@ class Work:
         for observer in cluster.observers:
             observer.landed(self)
         for phases, size in self.barriers:
-            self._guard(lambda phases=phases, size=size: phases.change(mbarrier.complete_tx(phases.state, size)))
+            self._guard(partial(_complete, phases, size))
 
     def _guard(self, action: Callable[[], None]) -> None:
         try:
             action()
         except Fault as fault:
             raise fault.at(self.line) from fault
+
+
+def _complete(phases: Phases, size: int) -> None:
+    phases.change(mbarrier.complete_tx(phases.state, size))
 
 
 @dataclass(eq=False)
