@@ -11,15 +11,14 @@ from ptxbench.emulator.checks.hazards import Hazards
 from ptxbench.emulator.checks.texts import Reporter
 from ptxbench.emulator.codegen.compile import Compiled
 from ptxbench.emulator.errors import Fault, Trap, Unsupported
-from ptxbench.emulator.machine.cluster import Cluster
 from ptxbench.emulator.machine.cta import Place
+from ptxbench.emulator.machine.grid import Deadlock, Grid
 from ptxbench.emulator.machine.kernel import Kernel, Shape
-from ptxbench.emulator.machine.memory import DeviceMemory
+from ptxbench.emulator.machine.layout import parameter_block, place_shared, place_symbols
+from ptxbench.emulator.machine.memory import DeviceMemory, Snapshot
 from ptxbench.emulator.machine.schedule import Schedule, eager, late, seeded
-from ptxbench.emulator.ptx.ir import Function, Module, Space, Variable
+from ptxbench.emulator.ptx.ir import Function, Module
 from ptxbench.emulator.report import Finding
-
-_MOST_RESIDENT = 132
 
 
 @dataclass(frozen=True)
@@ -70,12 +69,17 @@ class Policy:
 
 @dataclass(frozen=True)
 class Executed:
-    """How often one instruction ran: by warps, and by threads whose guard was true."""
+    """How often one instruction ran: by warps, and by threads whose guard was true.
+
+    Attributes:
+        copied: Bytes that it moved as an asynchronous copy; boxes count whole, in each CTA that gets them.
+    """
 
     line: int
     name: str
     warps: int
     threads: int
+    copied: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,37 +114,53 @@ class LaunchResult:
         return not self.error and not self.unsupported and all(each.severity != "error" for each in self.findings)
 
 
+class LoadedModule:
+    """A module whose variables have their places in memory; they keep their values from launch to launch."""
+
+    def __init__(self, module: Module, memory: DeviceMemory) -> None:
+        self.module = module
+        self.memory = memory
+        self.symbols = place_symbols(module, memory)
+        self._compiled: dict[str, Compiled] = {}
+
+    def compiled(self, kernel: str) -> Compiled:
+        """A kernel ready to run, made once.
+
+        Raises:
+            Fault: The module has no such kernel.
+        """
+        found = self._compiled.get(kernel)
+        if found is None:
+            function = self.module.functions.get(kernel)
+            if function is None or not function.blocks:
+                raise Fault("cudaErrorInvalidDeviceFunction", f"the module has no kernel `{kernel}`")
+            found = self._compiled[kernel] = Compiled(self.module, function)
+        return found
+
+
 def run_launch(
-    module: Module, launch: KernelLaunch, memory: DeviceMemory, policy: Policy | None = None
+    module: Module | LoadedModule, launch: KernelLaunch, memory: DeviceMemory, policy: Policy | None = None
 ) -> LaunchResult:
     """Run a kernel; global memory holds the results of the policy's first schedule afterwards.
 
     Raises:
         Fault: The launch itself is refused; CUDA's name of the error and the reason.
-        PtxError: The module has no such kernel.
     """
-    return Launch(module, launch, memory, policy or Policy()).run()
+    loaded = module if isinstance(module, LoadedModule) else LoadedModule(module, memory)
+    return _Launch(loaded, launch, policy or Policy()).run()
 
 
-class Launch:
-    """A launch on its way; a module's compiled kernel can be used for several."""
+class _Launch:
+    """A launch on its way."""
 
-    def __init__(
-        self,
-        module: Module,
-        launch: KernelLaunch,
-        memory: DeviceMemory,
-        policy: Policy,
-        compiled: Compiled | None = None,
-    ) -> None:
-        function = module.functions.get(launch.kernel)
-        if function is None or not function.blocks:
-            raise Fault("cudaErrorInvalidDeviceFunction", f"the module has no kernel `{launch.kernel}`")
-        _validate(launch, function)
-        self.module, self.launch, self.memory, self.policy = module, launch, memory, policy
-        self.function = function
-        self.compiled = compiled or Compiled(module, function)
-        self.shared_symbols, self.static_bytes = place_shared(module, function, launch.shared_offsets)
+    def __init__(self, loaded: LoadedModule, launch: KernelLaunch, policy: Policy) -> None:
+        self.loaded, self.launch, self.policy = loaded, launch, policy
+        self.memory = loaded.memory
+        self.compiled = loaded.compiled(launch.kernel)
+        self.function = self.compiled.program.kernel
+        _validate(launch, self.function)
+        self.shared_symbols, self.static_bytes = place_shared(loaded.module, self.function, launch.shared_offsets)
+        self.block = parameter_block(self.compiled.program, launch.parameters)
         self.findings: dict[tuple[str, int, int], Finding] = {}
         self.locations = {
             ins.line: ins.location
@@ -151,19 +171,24 @@ class Launch:
 
     def run(self) -> LaunchResult:
         """All schedules of the policy."""
-        names = self.policy.schedules
-        saved = self.memory.snapshot() if len(names) > 1 else ()
-        # Symbols of the module are made once, so that all runs see the same addresses.
-        symbols = place_symbols(self.module, self.launch, self.compiled, self.memory)
-        kernel, error, unsupported, coverage = self._schedule(names[0], symbols, 0)
+        first, *others = self.policy.schedules
+        address = self.memory.allocate(max(len(self.block), 1))
+        self.memory.write(address, self.block)
+        symbols = {**self.loaded.symbols, "": address}
+        saved = self.memory.snapshot() if others else ()
+        kernel, error, unsupported, coverage = self._schedule(first, symbols, 0)
         covered = [coverage]
-        if len(names) > 1 and not error and not unsupported:
+        if others and not error and not unsupported:
             result = self.memory.snapshot()
-            for name in names[1:]:
+            for name in others:
                 self.memory.restore(saved)
                 covered.append(self._schedule(name, symbols, self.policy.others)[3])
+                # Quick products sum in another order when they are done one by one; only exact ones can be compared.
+                exact = self.policy.numerics == "exact" or not self.compiled.uses_wgmma
+                if exact and covered[-1].clusters == coverage.of:
+                    self._compare(name, result)
             self.memory.restore(result)
-        self.memory.free(symbols[""])
+        self.memory.free(address)
         return LaunchResult(
             counts=tuple(counts(kernel)),
             findings=tuple(self.findings.values()),
@@ -174,7 +199,7 @@ class Launch:
         )
 
     def _schedule(self, name: str, symbols: dict[str, int], most: int) -> tuple[Kernel, str, str, Coverage]:
-        kernel = self._kernel(symbols)
+        kernel = Kernel(self.compiled, self._shape(), self.memory, symbols)
         reporter = Reporter(name, self.locations)
         if self.policy.checks:
             kernel.observers_of = lambda cluster: [Hazards(cluster, reporter)]
@@ -183,80 +208,46 @@ class Launch:
         with np.errstate(all="ignore"):
             try:
                 grid.run()
+            except Deadlock as stuck:
+                error = str(stuck)
+                reporter.stopped("deadlock", stuck.line, "nothing can run", stuck.waits)
             except Trap as trap:
-                error = f"{trap.error} at PTX line {trap.line}: {trap.reason}"
+                error = str(trap)
+                reporter.stopped(trap.error, trap.line, trap.reason)
             except Unsupported as lacking:
                 unsupported = str(lacking)
         for key, finding in reporter.findings.items():
             self.findings.setdefault(key, finding)
         return kernel, error, unsupported, Coverage(name, grid.finished, grid.total)
 
-    def _kernel(self, symbols: dict[str, int]) -> Kernel:
-        launch = self.launch
-        dynamic_start = max((self.static_bytes + 15) // 16 * 16, 0)
-        shape = Shape(
+    def _compare(self, name: str, result: Snapshot) -> None:
+        """Two schedules of a whole grid should leave the same bytes."""
+        for allocation, data in result:
+            there = self.memory.view(allocation.start, allocation.end - allocation.start)
+            different = np.flatnonzero(there != data)
+            if different.size:
+                message = f"{different.size} bytes from {allocation.start + int(different[0]):#x} on differ from those "
+                message += f"that the schedule `{self.policy.schedules[0]}` leaves"
+                hint = "something is read before it is ordered, or sums of floats are formed in another order"
+                made = Finding("schedule-dependent", "warning", message, 0, hint=hint, schedule=name)
+                self.findings.setdefault(("schedule-dependent", 0, 0), made)
+
+    def _shape(self) -> Shape:
+        launch, directives = self.launch, self.function.directives
+        dynamic_start = (self.static_bytes + 15) // 16 * 16
+        return Shape(
             grid=launch.grid,
             block=launch.block,
             cluster=launch.cluster,
             dynamic_shared=launch.dynamic_shared,
             shared_bytes=dynamic_start + launch.dynamic_shared if launch.dynamic_shared else self.static_bytes,
             shared_symbols=self.shared_symbols,
-            parameters=parameter_block(self.compiled, launch),
-            explicit_cluster=launch.explicit_cluster or "reqnctapercluster" in self.function.directives,
+            parameters=self.block,
+            explicit_cluster=launch.explicit_cluster or "reqnctapercluster" in directives,
             registers=launch.registers,
             limit=self.policy.limit,
             numerics=self.policy.numerics,
         )
-        kernel = Kernel(self.compiled, shape, self.memory, symbols)
-        return kernel
-
-
-class Grid:
-    """Clusters in waves: the next one starts when the others are done or wait for memory that it may write."""
-
-    def __init__(self, kernel: Kernel, schedule: Schedule, most: int) -> None:
-        self.kernel = kernel
-        self.schedule = schedule
-        places = cluster_places(kernel)
-        self.total = len(places)
-        self.places = places[: most or None]
-        self.finished = 0
-
-    def run(self) -> None:
-        """Run all clusters.
-
-        Raises:
-            Trap: The kernel did something illegal, or hangs.
-            Unsupported: It uses an instruction that the emulator lacks.
-        """
-        resident: list[Cluster] = []
-        waiting = list(enumerate(self.places))[::-1]
-        most = max(1, _MOST_RESIDENT // len(self.places[0])) if self.places else 1
-        while resident or waiting:
-            verdicts = []
-            for cluster in list(resident):
-                outside = sum(other.changed for other in resident if other is not cluster)
-                verdict = cluster.advance(outside)
-                verdicts.append(verdict)
-                if verdict == "done":
-                    resident.remove(cluster)
-                    self.finished += 1
-                elif verdict == "stuck":
-                    raise self._deadlock(resident, cluster)
-            if waiting and len(resident) < most and (not resident or "done" not in verdicts):
-                number, places = waiting.pop()
-                resident.append(Cluster(self.kernel, number, places, self.schedule))
-
-    def _deadlock(self, resident: list[Cluster], cluster: Cluster) -> Trap:
-        lines, waits = [], []
-        for unit in cluster.units:
-            for wait in unit.waits:
-                warps = unit.warp_numbers(wait.mask)
-                lines.append(wait.line)
-                waits.append(f"{unit.cta.name()} warps {warps} at PTX line {wait.line}: {wait.describe(unit)}")
-            if unit.groups and not unit.waits:
-                waits.append(f"{unit.cta.name()} warps {unit.warp_numbers(None)} poll memory that nobody changes")
-        return Trap("deadlock", lines[0] if lines else 0, "; ".join(waits))
 
 
 def make_schedule(name: str) -> Schedule:
@@ -264,73 +255,6 @@ def make_schedule(name: str) -> Schedule:
     if name.startswith("seed"):
         return seeded(int(name.split()[1]))
     return {"late": late, "eager": eager}[name]()
-
-
-def cluster_places(kernel: Kernel) -> list[list[Place]]:
-    """For each cluster of the grid its CTAs, by rank."""
-    gx, gy, gz = kernel.grid
-    cx, cy, cz = kernel.cluster
-    inside = [(x, y, z) for z in range(cz) for y in range(cy) for x in range(cx)]
-    return [
-        [(x + dx, y + dy, z + dz) for dx, dy, dz in inside]
-        for z in range(0, gz, cz)
-        for y in range(0, gy, cy)
-        for x in range(0, gx, cx)
-    ]
-
-
-def place_shared(module: Module, function: Function, known: Mapping[str, int]) -> tuple[dict[str, int], int]:
-    """Offsets of shared variables from the first user byte, and the bytes of the static ones.
-
-    Static variables lie by falling alignment unless the machine code's offsets are known; dynamic ones behind them all.
-    """
-    variables = [each for each in (*module.variables.values(), *function.variables) if each.space is Space.SHARED]
-    static = [each for each in variables if each.size]
-    placed = {each.name: known[each.name] for each in static if each.name in known}
-    end = max((placed[each.name] + each.size for each in static if each.name in placed), default=0)
-    for each in sorted(static, key=lambda variable: -variable.align):
-        if each.name not in placed:
-            placed[each.name] = _up(end, each.align)
-            end = placed[each.name] + each.size
-    for each in variables:
-        if not each.size:
-            placed[each.name] = _up(end, max(each.align, 16) if end or each.align <= 16 else 16)
-    return placed, end
-
-
-def _up(value: int, align: int) -> int:
-    return (value + align - 1) // align * align
-
-
-def place_symbols(module: Module, launch: KernelLaunch, compiled: Compiled, memory: DeviceMemory) -> dict[str, int]:
-    """Addresses of global and constant variables, written with their initial values, and of the parameter block."""
-    symbols: dict[str, int] = {}
-    placed: list[Variable] = []
-    for each in module.variables.values():
-        if each.space in (Space.GLOBAL, Space.CONST):
-            symbols[each.name] = memory.allocate(max(each.size, 1), each.align)
-            placed.append(each)
-    for each in placed:
-        if each.initial:
-            memory.write(symbols[each.name], each.initial)
-        for offset, name, addend in each.relocations:
-            memory.write(symbols[each.name] + offset, (symbols.get(name, 0) + addend).to_bytes(8, "little"))
-    block = parameter_block(compiled, launch)
-    symbols[""] = memory.allocate(max(len(block), 1))
-    memory.write(symbols[""], block)
-    return symbols
-
-
-def parameter_block(compiled: Compiled, launch: KernelLaunch) -> bytes:
-    """The parameters as the kernel sees them."""
-    program = compiled.program
-    block = bytearray(program.parameter_bytes)
-    for (name, offset), data in zip(program.parameters.items(), launch.parameters, strict=True):
-        size = next(each.size for each in program.kernel.parameters if each.name == name)
-        if len(data) != size:
-            raise Fault("cudaErrorInvalidValue", f"parameter `{name}` has {size} bytes, not {len(data)}")
-        block[offset : offset + size] = data
-    return bytes(block)
 
 
 def _validate(launch: KernelLaunch, function: Function) -> None:
@@ -356,4 +280,4 @@ def counts(kernel: Kernel) -> Iterator[Executed]:
     for block in kernel.executed():
         for ins in kernel.program.blocks[block.index].instructions:
             threads = block.threads if ins.guard is None else kernel.guarded.get(ins.index, block.threads)
-            yield Executed(ins.line, ins.name, block.warps, threads)
+            yield Executed(ins.line, ins.name, block.warps, threads, kernel.moved.get(ins.line, 0))

@@ -134,7 +134,7 @@ def _different(numbers: NDArray[np.int32]) -> list[int]:
 
 def words_of(offsets: NDArray[Any], size: int) -> NDArray[Any]:
     """The words that accesses of `size` bytes touch."""
-    words = offsets >> offsets.dtype.type(2)
+    words: NDArray[Any] = offsets >> offsets.dtype.type(2)
     if size <= WORD:
         return words
     made: NDArray[Any] = np.concatenate([words + words.dtype.type(step) for step in range(size // WORD)])

@@ -71,7 +71,7 @@ def _plain(ins: Instruction) -> Op:
 
         lanes = unit.full(mask)
         _check_plain(unit, lanes, (here, there), shape, limit)
-        Copies.of(unit).add_plain(lanes, move, line)
+        Copies.of(unit).add_plain(lanes, move, line, size)
 
     sources: tuple[tuple[Source, str], ...] = (*target, *source, *typed(extra, "pred" if ignores else "b32"))
     return Op(sources, run=run, machine=True)
@@ -168,7 +168,7 @@ def store_async(ins: Instruction, program: Program) -> Op | None:
             def move(region: Region = region, start: int = int(offset[0]), raw: bytes = raw) -> None:
                 region.bytes[start : start + len(raw)] = np.frombuffer(raw, np.uint8)
 
-            Work(unit, line, move, barriers=((phases, size),), kind="st.async").issue()
+            Work(unit, line, move, barriers=((phases, size),), kind="st.async", size=size).issue()
 
     return Op((*target, *values, *barrier), run=run, machine=True)
 

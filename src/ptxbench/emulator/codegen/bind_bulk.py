@@ -119,7 +119,7 @@ def _tensor(ins: Instruction) -> Op:
         for span in spans:
             _inside(span)
         barriers = tuple((phases, box.bytes) for phases in told)
-        Work(unit, line, move, writes=spans, barriers=barriers, kind="TMA load").issue()
+        Work(unit, line, move, writes=spans, barriers=barriers, kind="TMA load", size=box.bytes * len(targets)).issue()
 
     return _bound(sources, issue)
 
@@ -167,7 +167,9 @@ def _tensor_store(ins: Instruction, where: tuple[Any, ...], rank: int) -> Op:
                 return lambda: boxes_moved.reduce_box(box, memory, image, offset - start, operation)
             return lambda: boxes_moved.store_box(box, memory, image, offset - start)
 
-        work = Work(unit, line, reads=(span,), fetch=fetch, kind="TMA reduction" if operation else "TMA store")
+        work = Work(
+            unit, line, reads=(span,), fetch=fetch, kind="TMA reduction" if operation else "TMA store", size=box.bytes
+        )
         Copies.of(unit).add_bulk(lane, work)
         work.issue()
 
@@ -221,7 +223,9 @@ def _linear(ins: Instruction) -> Op | None:
                 place[:] = combine(operation, type_, place, data) if operation else data
 
         barriers = tuple((phases, count) for phases in told)
-        Work(unit, line, move, writes=spans, reads=reads, barriers=barriers, kind="bulk copy").issue()
+        Work(
+            unit, line, move, writes=spans, reads=reads, barriers=barriers, kind="bulk copy", size=count * len(targets)
+        ).issue()
 
     return _bound(sources, issue)
 
@@ -248,7 +252,9 @@ def _linear_store(ins: Instruction) -> Op:
                 return lambda: bulk_copy(target, combine(operation, type_, target, data))
             return lambda: bulk_copy(target, data)
 
-        work = Work(unit, line, reads=(span,), fetch=fetch, kind="bulk reduction" if operation else "bulk store")
+        work = Work(
+            unit, line, reads=(span,), fetch=fetch, kind="bulk reduction" if operation else "bulk store", size=count
+        )
         Copies.of(unit).add_bulk(lane, work)
         work.issue()
 

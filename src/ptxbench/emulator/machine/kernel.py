@@ -53,6 +53,7 @@ class Kernel:
 
     Attributes:
         collective: Blocks with instructions for whole warps (32) or warpgroups (128).
+        moved: Bytes of asynchronous copies by PTX line.
         guarded: Per guarded instruction, by its number in the flat program, threads whose guard was true.
     """
 
@@ -74,6 +75,7 @@ class Kernel:
         self.units = -(-self.threads // self.unit_lanes)
         self.spent = 0
         self.guarded: dict[int, int] = {}
+        self.moved: dict[int, int] = {}
         self.constants = Constants(self)
         self.observers_of: Callable[[Cluster], list[Any]] = lambda _cluster: []
         self._blocks: list[RunBlock | None] = [None] * len(compiled.program.blocks)

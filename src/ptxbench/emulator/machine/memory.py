@@ -29,6 +29,10 @@ class Allocation:
     end: int
 
 
+Snapshot = tuple[tuple[Allocation, NDArray[np.uint8]], ...]
+"""Allocations with copies of their bytes."""
+
+
 class DeviceMemory:
     """The global memory of one device; constants and kernel parameters lie here too.
 
@@ -130,11 +134,11 @@ class DeviceMemory:
         """
         self.view(address, len(data))[:] = np.frombuffer(data, np.uint8)
 
-    def snapshot(self) -> tuple[tuple[Allocation, NDArray[np.uint8]], ...]:
+    def snapshot(self) -> Snapshot:
         """Copies of all allocations, for `restore`."""
         return tuple((each, self.view(each.start, each.end - each.start).copy()) for each in self._allocations)
 
-    def restore(self, saved: tuple[tuple[Allocation, NDArray[np.uint8]], ...]) -> None:
+    def restore(self, saved: Snapshot) -> None:
         """Put back what `snapshot` took, as far as it is still allocated."""
         for each, data in saved:
             if self.find(each.start) == each and data.size:

@@ -60,6 +60,8 @@ class Work:
     barriers: tuple[tuple[Phases, int], ...] = ()
     fetch: Callable[[], Callable[[], None]] | None = None
     kind: str = "copy"
+    size: int = 0
+    """Bytes that move."""
     landed: bool = False
     records: list[Any] = field(default_factory=list)
     """What the checks remember of its writes."""
@@ -76,7 +78,8 @@ class Work:
 
     def issue(self) -> None:
         """Take it among the pending work, or do it at once if the schedule wants that."""
-        cluster = self.cluster
+        cluster, moved = self.cluster, self.cluster.kernel.moved
+        moved[self.line] = moved.get(self.line, 0) + self.size
         for observer in cluster.observers:
             observer.issued(self)
         cluster.pending.append(self)
@@ -196,9 +199,11 @@ class Copies:
             if not read:
                 self.bulk[lane] = groups.waited(newest)
 
-    def add_plain(self, lanes: Mask, move: Callable[[Mask], None], line: int) -> None:
-        """Lanes issue a `cp.async`."""
+    def add_plain(self, lanes: Mask, move: Callable[[Mask], None], line: int, size: int) -> None:
+        """Lanes issue a `cp.async` of `size` bytes each."""
         copy = PlainCopy(lanes, self.commits, move, line)
+        moved = self.unit.cta.cluster.kernel.moved
+        moved[line] = moved.get(line, 0) + size * int(np.count_nonzero(lanes))
         if self.unit.cta.cluster.schedule.at_issue():
             copy.land(lanes)
         else:

@@ -1,0 +1,85 @@
+"""All clusters of a launch, in waves: who starts when, and what it means that nobody can go on; runs no instruction."""
+
+from __future__ import annotations
+
+from ptxbench.emulator.errors import Trap
+from ptxbench.emulator.machine.cluster import Cluster
+from ptxbench.emulator.machine.cta import Place
+from ptxbench.emulator.machine.kernel import Kernel
+from ptxbench.emulator.machine.schedule import Schedule
+
+_MOST_RESIDENT = 132
+"""CTAs at a time: those of one to each multiprocessor of a H200."""
+
+
+class Deadlock(Trap):
+    """Nothing can run.
+
+    Attributes:
+        waits: Who waits where, for what.
+    """
+
+    def __init__(self, line: int, waits: tuple[str, ...]) -> None:
+        super().__init__("deadlock", line, "; ".join(waits))
+        self.waits = waits
+
+
+class Grid:
+    """Clusters in waves: the next one starts when the others are done or wait for memory that it may write."""
+
+    def __init__(self, kernel: Kernel, schedule: Schedule, most: int) -> None:
+        self.kernel = kernel
+        self.schedule = schedule
+        places = cluster_places(kernel)
+        self.total = len(places)
+        self.places = places[: most or None]
+        self.finished = 0
+
+    def run(self) -> None:
+        """Run all clusters.
+
+        Raises:
+            Trap: The kernel did something illegal, or hangs.
+            Unsupported: It uses an instruction that the emulator lacks.
+        """
+        resident: list[Cluster] = []
+        waiting = list(enumerate(self.places))[::-1]
+        most = max(1, _MOST_RESIDENT // len(self.places[0])) if self.places else 1
+        while resident or waiting:
+            verdicts = []
+            for cluster in list(resident):
+                outside = sum(other.changed for other in resident if other is not cluster)
+                verdict = cluster.advance(outside)
+                verdicts.append(verdict)
+                if verdict == "done":
+                    resident.remove(cluster)
+                    self.finished += 1
+                elif verdict == "stuck":
+                    raise self._deadlock(cluster)
+            if waiting and len(resident) < most and (not resident or "done" not in verdicts):
+                number, places = waiting.pop()
+                resident.append(Cluster(self.kernel, number, places, self.schedule))
+
+    def _deadlock(self, cluster: Cluster) -> Deadlock:
+        lines, waits = [], []
+        for unit in cluster.units:
+            for wait in unit.waits:
+                warps = unit.warp_numbers(wait.mask)
+                lines.append(wait.line)
+                waits.append(f"{unit.cta.name()} warps {warps} at PTX line {wait.line}: {wait.describe(unit)}")
+            if unit.groups and not unit.waits:
+                waits.append(f"{unit.cta.name()} warps {unit.warp_numbers(None)} poll memory that nobody changes")
+        return Deadlock(lines[0] if lines else 0, tuple(waits))
+
+
+def cluster_places(kernel: Kernel) -> list[list[Place]]:
+    """For each cluster of the grid its CTAs, by rank."""
+    gx, gy, gz = kernel.grid
+    cx, cy, cz = kernel.cluster
+    inside = [(x, y, z) for z in range(cz) for y in range(cy) for x in range(cx)]
+    return [
+        [(x + dx, y + dy, z + dz) for dx, dy, dz in inside]
+        for z in range(0, gz, cz)
+        for y in range(0, gy, cy)
+        for x in range(0, gx, cx)
+    ]
