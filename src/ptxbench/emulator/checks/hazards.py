@@ -225,6 +225,9 @@ class Hazards(Observer):
             places = (chunks, span_words(part.start, part.size))
             self._overwrite(shadow, places, actor, work.line, work.kind)
             swizzle = part.swizzle if work.kind == "TMA load" else None
+            # A pattern of 8 lines repeats from aligned addresses on; only a tile that holds a whole one is judged.
+            if swizzle and part.start % (8 * swizzle) and part.size >= 8 * swizzle:
+                self.report.pattern((part.cta, part.start), work, 8 * swizzle)
             phases = work.barriers[place][0] if place < len(work.barriers) else None
             write = Write(actor.row, actor.time, work.line, work.kind, phases, None, swizzle)
             shadow.copy(chunks, write)

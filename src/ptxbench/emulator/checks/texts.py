@@ -102,6 +102,14 @@ class Reporter:
         hint = "use one swizzle in tensor map and matrix descriptor (their codes differ: 1 and 3 change places)"
         self.add(Finding("layout-mismatch", "error", message, line, hint=hint), write.line)
 
+    def pattern(self, where: tuple[Cta, int], work: Work, period: int) -> None:
+        """A swizzled tile does not begin where the pattern does."""
+        cta, place = where
+        message = f"the {work.kind} of line {work.line} puts a swizzled tile at shared+{place:#x} of {cta.name()}, "
+        message += f"which is no multiple of {period}: its rows are exchanged by other addresses than the tile's own"
+        hint = f"align the tile to {period} bytes, by hand: dynamic shared memory starts at any multiple of 16"
+        self.add(Finding("swizzle-alignment", "warning", message, work.line, warps=_warps(work.unit), hint=hint))
+
     def uninitialised(self, phases: Phases, unit: Unit) -> None:
         """An mbarrier that nobody initialised."""
         message = f"line {unit.line} uses shared+{phases.offset:#x} of {phases.cta.name()} as an mbarrier before its "
