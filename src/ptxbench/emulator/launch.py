@@ -58,6 +58,7 @@ class Policy:
         checks: Whether hazards are looked for.
         others: Clusters that the further schedules run; 0: all of them.
         limit: Greatest number of warp instructions of one run.
+        seconds: Greatest time of one run on this machine; 0: no limit.
     """
 
     schedules: tuple[str, ...] = ("late",)
@@ -65,6 +66,7 @@ class Policy:
     checks: bool = True
     others: int = 4
     limit: int = 2_000_000_000
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,7 @@ class _Launch:
             registers=launch.registers,
             limit=self.policy.limit,
             numerics=self.policy.numerics,
+            seconds=self.policy.seconds,
         )
 
 

@@ -84,6 +84,13 @@ _NAMES |= {
 }
 
 
+CLOCKS = {
+    **{"%clock": 0, "%clock64": 0, "%clock_hi": 32},
+    **{"%globaltimer": 0, "%globaltimer_lo": 0, "%globaltimer_hi": 32},
+}
+"""Special registers that change while a unit runs, and which bits of the time they show."""
+
+
 class BlockWriter:
     """Writes the text of one block; use once."""
 
@@ -208,6 +215,8 @@ class BlockWriter:
                 if type_ == "pred":
                     return self._place(("imm", int(operand.value != 0), BOOL.str))
                 return self._place(("imm", immediate_bits(operand, type_), dtype_of(type_).str))
+            case Special() if operand.name in CLOCKS:
+                return f"u.clock({CLOCKS[operand.name]}, '{dtype_of(type_).str}')"
             case Special():
                 return self._place(("special", operand.name, dtype_of(type_).str))
             case Symbol():

@@ -14,7 +14,7 @@ from ptxbench.emulator.codegen.values import address_sources, uniform_groups
 from ptxbench.emulator.machine.named import Waiting
 from ptxbench.emulator.machine.phases import Phases, PhaseWait, find
 from ptxbench.emulator.machine.spaces import Lanes
-from ptxbench.emulator.machine.unit import Answer, Mask, Unit
+from ptxbench.emulator.machine.unit import WARP, Answer, Mask, Unit
 from ptxbench.emulator.ptx.ir import Instruction, Operand, Register
 
 
@@ -111,14 +111,25 @@ def _barrier(ins: Instruction, block: Block, program: Program) -> Wait:
                 barrier.kind = kind
                 barrier.values.append((unit, answer[-1] & chosen))
                 barrier.total += int(np.count_nonzero(chosen))
-            wait = Waiting(unit, chosen, line, following, barrier, result if reduces else None)
-            barrier.arrive(unit, chosen, counts[0] if counts else None, wait)
+            for part in _parts(unit, chosen, counts):
+                wait = Waiting(unit, part, line, following, barrier, result if reduces else None)
+                barrier.arrive(unit, part, counts[0] if counts else None, wait)
         return -1
 
     sources = typed((operands[0],) if count is None else (operands[0], count), "b32")
     if predicate is not None:
         sources = (*sources, (predicate, "pred"))
     return Wait(run, sources, (slot,) if slot >= 0 else ())
+
+
+def _parts(unit: Unit, lanes: Mask, counts: list[int]) -> Iterator[Mask]:
+    """The lanes together, or warp by warp when they are more warps than the barrier lets pass at once."""
+    if not counts or unit.warps_of(lanes) * WARP <= counts[0]:
+        yield lanes
+        return
+    warp = np.arange(unit.lanes) // WARP
+    for number in np.unique(warp[lanes]).tolist():
+        yield lanes & (warp == number)
 
 
 def _cluster(ins: Instruction, block: Block, program: Program) -> Wait:

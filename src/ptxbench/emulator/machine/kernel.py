@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from ptxbench.emulator.machine.cluster import Cluster
 
 
+_LOOK = 20_000
+"""Warp instructions between two looks at the limits."""
+
+
 @dataclass(frozen=True)
 class Shape:
     """What a launch fixes.
@@ -33,6 +38,7 @@ class Shape:
         registers: Registers per thread at launch; 0: not known.
         limit: Greatest number of warp instructions.
         numerics: `fast` or `exact`.
+        seconds: Greatest time of one run on this machine; 0: no limit.
     """
 
     grid: Place
@@ -46,6 +52,7 @@ class Shape:
     registers: int
     limit: int
     numerics: str
+    seconds: float = 0.0
 
 
 class Kernel:
@@ -74,6 +81,8 @@ class Kernel:
         self.unit_lanes = compiled.unit_lanes(self.threads)
         self.units = -(-self.threads // self.unit_lanes)
         self.spent = 0
+        self._next_look = min(_LOOK, shape.limit + 1)
+        self._begun = time.monotonic()
         self.guarded: dict[int, int] = {}
         self.moved: dict[int, int] = {}
         self.constants = Constants(self)
@@ -126,6 +135,11 @@ class Kernel:
             Trap: The launch has more than its limit.
         """
         self.spent += instructions
+        if self.spent < self._next_look:
+            return
+        self._next_look = min(self.spent + _LOOK, self.shape.limit + 1)
+        if self.shape.seconds and time.monotonic() - self._begun > self.shape.seconds:
+            raise Fault("cudaErrorLaunchTimeout", f"the kernel ran for more than {self.shape.seconds} seconds")
         if self.spent > self.shape.limit:
             raise Fault("cudaErrorLaunchTimeout", f"the kernel ran more than {self.shape.limit} warp instructions")
 

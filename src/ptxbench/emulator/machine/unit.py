@@ -21,6 +21,7 @@ Lanes = NDArray[Any]
 Answer: TypeAlias = Any
 """What a block's function answers: a predicate over lanes, a tuple of arrays, or None."""
 WARP = 32
+_LOOK = 4096
 
 
 class Waiter(Protocol):
@@ -72,6 +73,7 @@ class Unit:
     copies: Any = None
     """Commit groups of asynchronous copies, kept by their own part."""
     rotation: int = 0
+    ticks: int = 0
     line: int = 0
     """PTX line of the last instruction that concerned the machine."""
     tally: Any = None
@@ -100,6 +102,16 @@ class Unit:
         if self.everyone is None:
             self.everyone = np.ones(self.lanes, np.bool_)
         made: Mask = self.everyone
+        return made
+
+    def clock(self, shift: int, dtype: str) -> Lanes:
+        """A time that goes forward with every look at it; it measures nothing."""
+        cluster = self.cta.cluster
+        self.ticks += _LOOK
+        self.polled = True
+        # Whoever waits for a time will see it come.
+        cluster.changed += 1
+        made: Lanes = np.full(self.lanes, (cluster.kernel.spent + self.ticks) >> shift).astype(dtype)
         return made
 
     def active(self, mask: Mask | None) -> Lanes:
