@@ -11,16 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from ptxbench.evaluate.checks import generalises, outcome_of, stage
 from ptxbench.evaluate.child.arena import Slot
 from ptxbench.evaluate.child.checking import (
     Checked,
     Prepared,
     check_all,
     fault_reason,
-    generalises,
-    outcome_of,
     proven,
-    stage,
 )
 from ptxbench.evaluate.child.desk import Candidate, Desk, make_slots, slot_count
 from ptxbench.evaluate.child.draws import CHECKED, NEIGHBOUR
