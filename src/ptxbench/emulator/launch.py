@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ptxbench.emulator.checks.hazards import Hazards
+from ptxbench.emulator.checks.observer import Observer
 from ptxbench.emulator.checks.texts import Reporter
 from ptxbench.emulator.codegen.compile import Compiled
 from ptxbench.emulator.errors import Fault, Trap, Unsupported
+from ptxbench.emulator.machine.cluster import Cluster
 from ptxbench.emulator.machine.cta import Place
 from ptxbench.emulator.machine.grid import Deadlock, Grid
 from ptxbench.emulator.machine.kernel import Kernel, Shape
@@ -59,6 +61,7 @@ class Policy:
         others: Clusters that the further schedules run; 0: all of them.
         limit: Greatest number of warp instructions of one run.
         seconds: Greatest time of one run on this machine; 0: no limit.
+        watch: Makes a further observer of each cluster (a tracer, a perturbation); None: only the checks look on.
     """
 
     schedules: tuple[str, ...] = ("late",)
@@ -67,6 +70,7 @@ class Policy:
     others: int = 4
     limit: int = 2_000_000_000
     seconds: float = 0.0
+    watch: Callable[[Cluster], Observer] | None = None
 
 
 @dataclass(frozen=True)
@@ -203,8 +207,7 @@ class _Launch:
     def _schedule(self, name: str, symbols: dict[str, int], most: int) -> tuple[Kernel, str, str, Coverage]:
         kernel = Kernel(self.compiled, self._shape(), self.memory, symbols)
         reporter = Reporter(name, self.locations)
-        if self.policy.checks:
-            kernel.observers_of = lambda cluster: [Hazards(cluster, reporter)]
+        kernel.observers_of = lambda cluster: self._observers(cluster, reporter)
         grid = Grid(kernel, make_schedule(name), most)
         error = unsupported = ""
         with np.errstate(all="ignore"):
@@ -221,6 +224,10 @@ class _Launch:
         for key, finding in reporter.findings.items():
             self.findings.setdefault(key, finding)
         return kernel, error, unsupported, Coverage(name, grid.finished, grid.total)
+
+    def _observers(self, cluster: Cluster, reporter: Reporter) -> list[Observer]:
+        checks: list[Observer] = [Hazards(cluster, reporter)] if self.policy.checks else []
+        return [*checks, self.policy.watch(cluster)] if self.policy.watch else checks
 
     def _compare(self, name: str, result: Snapshot) -> None:
         """Two schedules of a whole grid should leave the same bytes."""

@@ -25,9 +25,9 @@ INVALID_CONFIGURATION = 9
 OUT_OF_RESOURCES = 701
 COOPERATIVE_TOO_LARGE = 720
 INVALID_CLUSTER = 912
-_DYNAMIC_SHARED, _CARVEOUT = 8, 9  # numbers of cudaFuncAttribute; 10..14 are about clusters
-_NON_PORTABLE = 13
-_HINTS = (_CARVEOUT, 14)
+# Numbers of cudaFuncAttribute; the hints are the shared memory carve-out and the clusters' scheduling policy.
+_DYNAMIC_SHARED, _NON_PORTABLE = 8, 14
+_HINTS = (9, 15)
 
 
 @dataclass(frozen=True)

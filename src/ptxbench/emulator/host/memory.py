@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
 from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
 
 from ptxbench.emulator.host.record import Blob, Relocation, TensorArgument
 
@@ -15,6 +17,8 @@ WINDOW = 1 << 40
 PAGE = 4096
 _ALIGNMENT = 512
 
+Kind = Literal["argument", "allocation"]
+
 
 class AddressMap:
     """The arguments' ranges and the candidate's allocations."""
@@ -23,7 +27,7 @@ class AddressMap:
         self._next = BASE + PAGE
         self.used = 0
         self._starts: list[int] = []
-        self._ranges: dict[int, tuple[int, str, int]] = {}
+        self._ranges: dict[int, tuple[int, Kind, int]] = {}
         for index, argument in enumerate(arguments):
             self._add(argument.address, argument.size, "argument", index)
         self._allocations = 0
@@ -36,6 +40,10 @@ class AddressMap:
         self._add(address, size, "allocation", index)
         self.used += size
         return index, address
+
+    def room(self, size: int) -> bool:
+        """Whether addresses for `size` more bytes are left."""
+        return self._next + size + 2 * _ALIGNMENT <= BASE + WINDOW
 
     def free(self, address: int) -> bool:
         """Whether `address` was an allocation, which is then gone."""
@@ -54,13 +62,16 @@ class AddressMap:
 
     def blob(self, data: bytes) -> Blob:
         """`data` with the addresses in it."""
+        words = np.frombuffer(data, dtype="<u8", count=len(data) // 8)
+        starts = np.array(self._starts, dtype=np.uint64)
+        ends = np.array([start + self._ranges[start][0] for start in self._starts], dtype=np.uint64)
+        nearest = np.searchsorted(starts, words, side="right") - 1
         relocations = []
-        words = struct.unpack_from(f"<{len(data) // 8}Q", data)
-        for offset, word in enumerate(words):
-            start = self._find(word)
-            if start is not None:
-                _, kind, index = self._ranges[start]
-                relocations.append(Relocation(offset=8 * offset, of=kind, index=index, addend=word - start))
+        for at in np.flatnonzero((nearest >= 0) & (words <= ends[nearest])) if self._starts else ():
+            start = self._starts[nearest[at]]
+            _, kind, index = self._ranges[start]
+            addend = int(words[at]) - start
+            relocations.append(Relocation(offset=8 * int(at), of=kind, index=index, addend=addend))
         return Blob(data=data, relocations=tuple(relocations))
 
     def _find(self, address: int) -> int | None:
@@ -71,7 +82,7 @@ class AddressMap:
         start = self._starts[position]
         return start if address <= start + self._ranges[start][0] else None
 
-    def _add(self, address: int, size: int, kind: str, index: int) -> None:
+    def _add(self, address: int, size: int, kind: Kind, index: int) -> None:
         position = bisect_right(self._starts, address)
         self._starts.insert(position, address)
         self._ranges[address] = (size, kind, index)

@@ -1,6 +1,6 @@
 """Runs host code in its own confined process and answers its questions until it ends; always ends, never crashes.
 
-The process can read libraries, and nothing else: no writing, no network, no other process, 4 GiB of memory.
+The process can read libraries, and nothing else: no writing, no network, no other process, 2 GiB of memory.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ptxbench.emulator.host.kernels import kernels_of
 from ptxbench.emulator.host.record import Ending, LaunchRecord, TensorArgument
 from ptxbench.emulator.host.runtime import Excess, Performer, Runtime
 from ptxbench.emulator.host.stubs import stubs
-from ptxbench.emulator.host.wire import Channel, Op, Question
+from ptxbench.emulator.host.wire import Channel, NonsenseError, Op, Question
 from ptxbench.errors import SandboxError
 from ptxbench.schema.values import Unavailable
 from ptxbench.settings import Settings
@@ -33,6 +33,8 @@ SECONDS = 10.0
 """Time that a host call gets; it launches, it does not compute."""
 
 _ATTEMPTS = 4
+_GRACE = 1.0
+_NONSENSE = "The host code spoke over the connection of its process."
 _TEXT = 2000
 _ENDINGS = ("returned", "raised", "not_loaded", "no_symbol")
 _OWN_EXITS = {
@@ -94,6 +96,7 @@ def record(
                 live=tuple(runtime.live),
                 failures=tuple(runtime.failures),
                 ending=ending,
+                unsupported=tuple(runtime.unsupported),
             )
     raise SandboxError("The arguments' addresses are in use in every new process.", "Choose other addresses.")
 
@@ -119,12 +122,17 @@ def _run(runtime: Runtime, command: list[str], seconds: float) -> Ending | None:
         theirs.close()
         try:
             ending = _serve(runtime, Channel(ours, deadline))
-            status = _status(process, deadline) if ending is None else 0
+            if ending is None:
+                ending = _unexpected(process.wait(_GRACE), output)
         except TimeoutError:
-            ending, status = Ending(kind="timeout", message=f"The host code did not end within {seconds:g} s."), 0
+            ending = Ending(kind="timeout", message=f"The host code did not end within {seconds:g} s.")
+        except subprocess.TimeoutExpired:
+            ending = Ending(kind="crashed", message="The host code closed the connection of its process.")
+        except NonsenseError:
+            ending = Ending(kind="crashed", message=_NONSENSE)
         finally:
             _end(process)
-        return ending or _unexpected(status, output)
+        return ending
 
 
 def _start(words: list[str], theirs: socket.socket, output: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -148,10 +156,12 @@ def _serve(runtime: Runtime, channel: Channel) -> Ending | None:
     while (question := channel.receive()) is not None:
         if question.op is Op.ENDED:
             return _told(question)
+        asked = time.monotonic()
         try:
             answer = runtime.answer(question)
         except Excess as excess:
             return Ending(kind="excess", message=f"The host code made {excess}.")
+        channel.extend(time.monotonic() - asked)  # an emulated kernel takes its time; the host's is not running
         with contextlib.suppress(ConnectionError):
             channel.send(answer)
     return None
@@ -160,15 +170,8 @@ def _serve(runtime: Runtime, channel: Channel) -> Ending | None:
 def _told(question: Question) -> Ending:
     number = question.words[0] if question.words else len(_ENDINGS)
     if number >= len(_ENDINGS):
-        return Ending(kind="crashed", message="The host process spoke nonsense.")
+        return Ending(kind="crashed", message=_NONSENSE)
     return Ending(kind=_ENDINGS[number], message=question.text[:_TEXT])
-
-
-def _status(process: subprocess.Popen[bytes], deadline: float) -> int:
-    try:
-        return process.wait(max(deadline - time.monotonic(), 0))
-    except subprocess.TimeoutExpired:
-        raise TimeoutError from None
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

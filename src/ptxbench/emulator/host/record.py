@@ -161,6 +161,7 @@ class LaunchRecord(Value):
     Attributes:
         live: Why the record cannot stand for the call, e.g. that the host reads device data; empty when it can.
         failures: Calls that returned an error, as on a device, with the reason.
+        unsupported: Names of calls that the stub libraries do not have.
     """
 
     symbol: str
@@ -169,6 +170,7 @@ class LaunchRecord(Value):
     live: tuple[str, ...]
     failures: tuple[str, ...]
     ending: Ending
+    unsupported: tuple[str, ...] = ()
 
     @property
     def launches(self) -> tuple[Launch, ...]:

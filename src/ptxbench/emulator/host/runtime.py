@@ -28,8 +28,8 @@ from ptxbench.emulator.host.wire import (
 )
 from ptxbench.schema.problem import DType
 
-_OUT_OF_MEMORY, _INVALID_VALUE, _INVALID_HANDLE, _NOT_SUPPORTED, _NO_SYMBOL = 2, 1, 400, 801, 500
-_MAX_OPERATIONS = 100_000
+_INVALID_VALUE, _OUT_OF_MEMORY, _INVALID_FUNCTION, _INVALID_HANDLE, _NOT_SUPPORTED = 1, 2, 98, 400, 801
+_MAX_OPERATIONS = 20_000
 _MAX_DATA = 256 * 2**20
 _CODES = {DType.BFLOAT16: (4, 16), DType.FLOAT16: (2, 16), DType.FLOAT32: (2, 32)}
 """DLPack's type codes and bits."""
@@ -74,6 +74,7 @@ class Runtime:
         self.operations: list[Operation] = []
         self.live: dict[str, None] = {}
         self.failures: list[str] = []
+        self.unsupported: dict[str, None] = {}
 
     def answer(self, question: Question) -> Answer:
         """The answer to one question of the host program.
@@ -83,7 +84,7 @@ class Runtime:
         """
         self._data += len(question.data)
         if len(self.operations) > _MAX_OPERATIONS or len(self.failures) > _MAX_OPERATIONS or self._data > _MAX_DATA:
-            raise Excess(f"more than {_MAX_OPERATIONS} calls or {_MAX_DATA >> 20} MiB handed over")
+            raise Excess(f"more than {_MAX_OPERATIONS} calls, or more than {_MAX_DATA >> 20} MiB handed over")
         try:
             result = _HANDLERS[question.op](self, question)
         except (ValueError, IndexError, KeyError) as error:  # words that no stub sends
@@ -102,19 +103,18 @@ class Runtime:
 
     def _unsupported(self, question: Question) -> Answer:
         self._mark(f"calls {question.text}, which works on a device alone")
+        self.unsupported[question.text] = None
         self.failures.append(f"{question.text}: error {_NOT_SUPPORTED}: it works on a device alone")
         return Answer(_NOT_SUPPORTED)
 
     def _kernel(self, question: Question) -> Answer | Failure:
         number = self._numbers.get(question.text)
         if number is None:
-            return Failure(98, f"the kernel {question.text} is not in the machine code")
+            return Failure(_INVALID_FUNCTION, f"the kernel {question.text} is not in the machine code")
         return Answer(words=(number, *self._kernels[number - 1].info.parameters))
 
-    def _variable(self, question: Question) -> Answer:
-        index, address = self._memory.allocate(question.words[0])
-        self._do(Allocate(index=index, address=address, size=question.words[0], symbol=question.text))
-        return Answer(words=(address,))
+    def _variable(self, question: Question) -> Answer | Failure:
+        return self._new(question.words[0], None, question.text)
 
     def _launch(self, question: Question) -> Answer | Failure:
         number, *words = question.words
@@ -168,11 +168,15 @@ class Runtime:
 
     def _allocate(self, question: Question) -> Answer | Failure:
         size, stream, in_order = question.words
-        if self._memory.used + size > self._device.memory:
-            return Failure(_OUT_OF_MEMORY, f"{size} bytes, {self._device.memory - self._memory.used} are free")
+        return self._new(size, stream if in_order else None, "") if size else Answer(words=(0,))
+
+    def _new(self, size: int, stream: int | None, symbol: str) -> Answer | Failure:
+        free = self._device.memory - self._memory.used
+        if size > free or not self._memory.room(size):
+            return Failure(_OUT_OF_MEMORY, f"{size} bytes, {free} are free")
         index, address = self._memory.allocate(size)
-        self._do(Allocate(index=index, address=address, size=size, stream=stream if in_order else None))
-        return Answer(words=(address,))
+        answer = self._do(Allocate(index=index, address=address, size=size, stream=stream, symbol=symbol))
+        return Answer(answer.code, words=(address,))
 
     def _free(self, question: Question) -> Answer | Failure:
         address, stream, in_order = question.words

@@ -58,7 +58,7 @@ def stubs(settings: Settings) -> Stubs:
         rest.write_text(_rest(names, _implemented(("driver.c",))))
         link = Link(includes=(toolkit.includes[0], _NATIVE), flags=(f"-Wl,-soname,{DRIVER}",))
         driver = native_binary(DRIVER, [*_sources(("driver.c",)), rest], settings, kind="shared", link=link)
-    link = Link(includes=(find_tvm_ffi().include,), libraries=("dl", "pthread"), flags=("-rdynamic",))
+    link = Link(includes=(find_tvm_ffi().include,), libraries=("dl", "pthread"), flags=("-rdynamic", "-g0"))
     parts = _sources(("host.c", "bridge.c", "sandbox.c"))
     program = native_binary("ptxbench-host", parts, settings, kind="executable", link=link)
     return Stubs(program, runtime, driver)

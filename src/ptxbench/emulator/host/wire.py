@@ -68,6 +68,10 @@ class Answer:
     data: bytes = b""
 
 
+class NonsenseError(Exception):
+    """The process sent what no stub sends."""
+
+
 class Channel:
     """Our end of the socket; every wait ends at `deadline` (time.monotonic)."""
 
@@ -75,18 +79,23 @@ class Channel:
         self._socket = end
         self._deadline = deadline
 
+    def extend(self, seconds: float) -> None:
+        """Put the deadline off."""
+        self._deadline += seconds
+
     def receive(self) -> Question | None:
-        """The next question; None when the process has closed its end or speaks nonsense.
+        """The next question; None when the process has closed its end.
 
         Raises:
             TimeoutError: The deadline passed.
+            NonsenseError: The process does not keep to the protocol.
         """
         header = self._exactly(_HEADER.size)
         if header is None:
             return None
         op, words, size = _HEADER.unpack(header)
         if op not in tuple(Op) or words > MAX_WORDS or size > MAX_BYTES:
-            return None
+            raise NonsenseError
         body = self._exactly(8 * words + size)
         if body is None:
             return None

@@ -7,7 +7,7 @@ never given out twice, so that a use after free is found.
 from __future__ import annotations
 
 import mmap
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 
 from ptxbench.emulator.errors import Fault
 
-BASE = 0x7000_0000_0000
+BASE = 0x2000_0000_0000
+"""The host's stub runtime gives out addresses from here on too, so that an address means the same to host and kernel."""
+
 _ALIGN = 512
 _GAP = 1 << 16
 _NORESERVE = 0x4000
@@ -38,16 +40,18 @@ class DeviceMemory:
 
     Args:
         capacity: Greatest sum of allocations and gaps in bytes; only touched pages take memory of this machine.
+        reserved: Bytes from `BASE` on that `allocate` leaves to `place`.
     """
 
-    def __init__(self, capacity: int = 1 << 33) -> None:
+    def __init__(self, capacity: int = 1 << 33, reserved: int = 0) -> None:
         flags = mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | _NORESERVE
         self._map = mmap.mmap(-1, capacity, flags=flags)
         self.capacity = capacity
         self.bytes: NDArray[np.uint8] = np.frombuffer(self._map, np.uint8)
         self._starts: list[int] = []
         self._allocations: list[Allocation] = []
-        self._next = BASE + _GAP
+        self._reserved = reserved
+        self._next = BASE + reserved + _GAP
 
     def allocate(self, size: int, align: int = _ALIGN) -> int:
         """Room for `size` bytes, zeroed; the answer is its address.
@@ -64,6 +68,18 @@ class DeviceMemory:
         self._starts.append(start)
         self._allocations.append(Allocation(start, end))
         return start
+
+    def place(self, address: int, size: int) -> None:
+        """Room for `size` zeroed bytes at an address in the reserved part, which others gave out.
+
+        Raises:
+            Fault: cudaErrorMemoryAllocation, when they do not lie in the reserved part.
+        """
+        if not BASE <= address <= address + size <= BASE + self._reserved:
+            raise Fault("cudaErrorMemoryAllocation", f"{size} bytes at {address:#x} do not fit the emulated memory")
+        where = bisect_left(self._starts, address)
+        self._starts.insert(where, address)
+        self._allocations.insert(where, Allocation(address, address + size))
 
     def free(self, address: int) -> None:
         """Give back an allocation; its address is not used again.

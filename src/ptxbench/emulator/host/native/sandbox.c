@@ -23,7 +23,7 @@
 #error "the system call filter knows x86-64 and aarch64"
 #endif
 
-#define MEMORY ((rlim_t)4 << 30)
+#define MEMORY ((rlim_t)2 << 30)
 
 static const int ALLOWED[] = {
     /* memory */
