@@ -258,3 +258,14 @@ def test_eight_builders_of_one_source_make_it_once(settings: Settings, tmp_path:
     lines = [builder.communicate(timeout=100)[0].split() for builder in builders]
     assert sorted(line[0] for line in lines) == ["False"] + ["True"] * 7
     assert len({line[1] for line in lines}) == 1
+
+
+def test_a_build_keeps_the_ptx_of_its_machine_code_without_paths_of_this_machine(
+    built: Built, settings: Settings
+) -> None:
+    assert built.ptx is not None
+    text = built.ptx.read_text()
+    assert ".target sm_90a" in text
+    assert '"kernel.cu"' in text
+    assert all(f".entry {kernel.name}(" in text for kernel in built.stage.kernels)
+    assert str(settings.cache) not in text

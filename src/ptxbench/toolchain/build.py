@@ -28,6 +28,7 @@ from ptxbench.toolchain.includes import refused_includes, safe_name
 from ptxbench.toolchain.toolkit import CUDART, find_toolkit, find_tvm_ffi, host_compiler
 
 LIBRARY = "kernel.so"
+PTX = "kernel.ptx"
 STAGE = "stage.json"
 
 SLIM_HEADERS = Path(__file__).parent / "include"
@@ -41,10 +42,12 @@ class Built:
         stage: The typed result.
         library: The shared object in the cache; None unless the stage passed. It is never changed, and not removed
             within an hour of its last use.
+        ptx: The PTX text that became its machine code, with line information, beside it.
     """
 
     stage: BuildStage
     library: Path | None
+    ptx: Path | None = None
 
 
 def build(candidate: Candidate, target: Target, settings: Settings) -> Built:
@@ -94,7 +97,7 @@ def build_key(candidate: Candidate, target: Target, settings: Settings) -> str:
     toolkit, ffi = find_toolkit(settings), find_tvm_ffi()
     return content_hash(
         [
-            "ptxbench.build.v1",
+            "ptxbench.build.v2",
             candidate.id,
             target.value,
             *compile_words(target),
@@ -143,6 +146,7 @@ def _build_in(folder: Path, cache: Cache, key: str, what: tuple[Candidate, Targe
     shutil.move(folder / headers / "sources", entry / "sources")
     if compilation.library is not None:
         shutil.move(compilation.library, entry / LIBRARY)
+        (entry / PTX).write_text(compilation.ptx)
     (entry / STAGE).write_text(stage.model_dump_json())
     return _built(stage, cache.publish(key, entry))
 
@@ -166,7 +170,8 @@ def _cached(cache: Cache, key: str) -> Built | None:
 
 
 def _built(stage: BuildStage, entry: Path) -> Built:
-    return Built(stage, entry / LIBRARY if stage.outcome is Outcome.PASSED else None)
+    passed = stage.outcome is Outcome.PASSED
+    return Built(stage, entry / LIBRARY if passed else None, entry / PTX if passed else None)
 
 
 def _refused(key: str, refused: tuple[Diagnostic, ...]) -> BuildStage:

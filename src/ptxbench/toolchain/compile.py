@@ -48,6 +48,7 @@ class Compilation:
         final: It failed in the assembler: the device code is whole, and no other headers would change it.
         library: The shared object, when it passed.
         log: What the tools said, at most `LOG_LIMIT` bytes, without the paths of this machine.
+        ptx: The PTX that became the machine code, likewise; empty unless it passed.
     """
 
     code: str
@@ -58,6 +59,7 @@ class Compilation:
     diagnostics: tuple[Diagnostic, ...] = ()
     kernels: tuple[KernelResources, ...] = ()
     reason: Reason | None = None
+    ptx: str = ""
 
     @property
     def outcome(self) -> Outcome:
@@ -97,7 +99,8 @@ def compile_once(work: Path, entry_file: str, target: Target, include: Path, set
     if code:
         _raise_if_ours(call, work, kills)
     log = _tidy(call.stdout + call.stderr, work, include, settings)
-    diagnostics = parse_diagnostics(log, _tidy(_ptx(scratch, entry_file), work, include, settings) if code else "")
+    ptx = _tidy(_ptx(scratch, entry_file), work, include, settings)
+    diagnostics = parse_diagnostics(log, ptx if code else "")
     return Compilation(
         code=code,
         command=tuple(_tidy(word, work, include, settings) for word in words),
@@ -107,6 +110,7 @@ def compile_once(work: Path, entry_file: str, target: Target, include: Path, set
         diagnostics=diagnostics,
         kernels=() if code else parse_resources(log),
         reason=_reason(code, diagnostics, settings) if code else None,
+        ptx="" if code else ptx,
     )
 
 
