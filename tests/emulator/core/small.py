@@ -46,7 +46,8 @@ class Ran:
 def text(body: str, before: str = "", directives: str = "") -> str:
     """A module whose kernel `k(out, given)` has these statements."""
     head = f".version 9.0\n.target sm_90a\n.address_size 64\n{before}\n"
-    return f"{head}.visible .entry k(.param .u64 out, .param .u64 given){directives} {{{REGISTERS}{OUT}\n{body}\nret;\n}}\n"
+    entry = f".visible .entry k(.param .u64 out, .param .u64 given){directives} {{"
+    return f"{head}{entry}{REGISTERS}{OUT}\n{body}\nret;\n}}\n"
 
 
 def run(

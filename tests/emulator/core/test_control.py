@@ -40,7 +40,8 @@ def test_a_table_branch_goes_to_the_lanes_own_target() -> None:
 
 CALLEE = """.func (.param .b32 result) twice(.param .b32 value) {
 .reg .b32 %r<4>; .reg .pred %p<2>;
-ld.param.b32 %r1, [value]; setp.eq.u32 %p1, %r1, 3; @%p1 bra odd; add.u32 %r2, %r1, %r1; st.param.b32 [result], %r2; ret;
+ld.param.b32 %r1, [value]; setp.eq.u32 %p1, %r1, 3; @%p1 bra odd;
+add.u32 %r2, %r1, %r1; st.param.b32 [result], %r2; ret;
 odd: mov.u32 %r2, 99; st.param.b32 [result], %r2; ret;
 }
 """
@@ -62,13 +63,13 @@ def test_recursion_is_named_as_unsupported() -> None:
 
 
 def test_what_is_not_implemented_is_named_only_when_lanes_reach_it() -> None:
-    body = "setp.gt.u32 %p1, %r50, {least}; @!%p1 bra over; multimem.red.global.add.u32 [%d50], %r1;\nover:\n"
-    ran = run(body.format(least=100))
-    assert not ran.result.unsupported
-    ran = run(body.format(least=3))
-    assert "multimem.red" in ran.result.unsupported
-    line = next(n for n, each in enumerate(text(body).splitlines(), 1) if "multimem" in each)
-    assert ran.result.unsupported.startswith("unsupported: multimem.red.global.add.u32 at PTX line")
+    product = "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.bf16.bf16"
+    operands = "{%f1, %f2, %f3, %f4}, %d1, %d2, %r1, 0, 1, 1, 1, 0, 0"
+    body = f"setp.gt.u32 %p1, %r50, LEAST; @!%p1 bra over; {product} {operands};\nover:\n"
+    assert not run(body.replace("LEAST", "500"), threads=128).result.unsupported
+    ran = run(body.replace("LEAST", "3"), threads=128)
+    line = next(n for n, each in enumerate(text(body).splitlines(), 1) if "wgmma" in each)
+    assert ran.result.unsupported.startswith("unsupported: wgmma.mma_async.sp.sync.aligned")
     assert str(line) in ran.result.unsupported
 
 

@@ -122,7 +122,7 @@ class Hazards(Observer):
         shadow, words = self.shadows[id(region)], words_of(offsets, size)
         actor, line = self.actor(unit), unit.line
         if write:
-            if not self.alone:
+            if not self.alone or shadow.read_by_copies:
                 self._overwrite(shadow, (words >> 2, words), actor, line, "a store")
             shadow.store(words, actor.row, actor.time, line)
             actor.wrote(unit.full(unit.mask))
@@ -230,7 +230,7 @@ class Hazards(Observer):
                 self.report.pattern((part.cta, part.start), work, 8 * swizzle)
             phases = work.barriers[place][0] if place < len(work.barriers) else None
             write = Write(actor.row, actor.time, work.line, work.kind, phases, None, swizzle)
-            shadow.copy(chunks, write)
+            shadow.copy(part.start, part.size, write)
             work.records.append(write)
 
     def landed(self, work: Work) -> None:

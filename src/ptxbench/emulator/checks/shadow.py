@@ -70,12 +70,18 @@ class Shadow:
         self.lines = (np.zeros((rows, size // CHUNK), np.int32), np.zeros((rows, size // WORD), np.int32))
         self.writes: list[Write | None] = [None]
         self.loaded = False
+        self.read_by_copies = False
         self._latest: tuple[tuple[int, int, int], int] = ((-1, -1, -1), 0)
 
-    def copy(self, chunks: slice, write: Write) -> None:
-        """Remember a copy into these chunks."""
+    def copy(self, start: int, size: int, write: Write) -> None:
+        """Remember a copy into bytes that lie together."""
         self.writes.append(write)
-        self.writer[chunks] = self.copied[chunks] = len(self.writes) - 1
+        number = len(self.writes) - 1
+        self.writer[span(start, size)] = number
+        if start % CHUNK or size % CHUNK:
+            self.stored[span_words(start, size)] = number
+        else:
+            self.copied[span(start, size)] = number
 
     def store(self, words: NDArray[Any], row: int, time: int, line: int) -> None:
         """Remember a store of a unit; stores of one instruction at one time are one."""
@@ -98,6 +104,7 @@ class Shadow:
 
     def read(self, chunks: Places, row: int, time: int, line: int) -> None:
         """Remember a read by the async proxy."""
+        self.read_by_copies = True
         self.reads[row, chunks] = time
         self.lines[0][row, chunks] = line
 

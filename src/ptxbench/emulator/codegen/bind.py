@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptxbench.emulator.codegen import bind_async, bind_atomic, bind_barrier, bind_matrix, bind_memory
+from ptxbench.emulator.codegen import (
+    bind_async,
+    bind_atomic,
+    bind_barrier,
+    bind_maps,
+    bind_matrix,
+    bind_memory,
+    bind_multimem,
+    bind_stack,
+)
 from ptxbench.emulator.codegen.inline import inline
 from ptxbench.emulator.codegen.op import Op, items, unsupported
 from ptxbench.emulator.codegen.program import Program
@@ -24,6 +33,9 @@ _MACHINE: dict[str, Binder] = {
     **bind_memory.BINDERS,
     "st": _store,
     **bind_atomic.BINDERS,
+    **bind_multimem.BINDERS,
+    **bind_maps.BINDERS,
+    **bind_stack.BINDERS,
     **bind_barrier.BINDERS,
     **bind_async.BINDERS,
     **bind_matrix.BINDERS,

@@ -15,9 +15,9 @@ from ptxbench.emulator.codegen.values import address_sources, uniform_groups
 from ptxbench.emulator.errors import Unsupported
 from ptxbench.emulator.machine import access
 from ptxbench.emulator.machine.phases import Phases, find
-from ptxbench.emulator.machine.spaces import Lanes, Region
+from ptxbench.emulator.machine.spaces import RANK_SHIFT, Lanes, Region
 from ptxbench.emulator.machine.unit import Mask, Unit
-from ptxbench.emulator.machine.work import Copies, Work
+from ptxbench.emulator.machine.work import Copies, Span, Work
 from ptxbench.emulator.ptx.ir import Immediate, Instruction, Operand, Register
 
 _WORDS = {4: (4, 1), 8: (8, 1), 16: (8, 2)}
@@ -163,12 +163,14 @@ def store_async(ins: Instruction, program: Program) -> Op | None:
             phases = find(cluster, unit, int(signal[lane]), remote=True)
             place = np.asarray(there[lane : lane + 1])
             [(region, offset, _)] = access.shared_regions(unit, place, size)
+            target_cta = access.peer_of(unit.cta, int(there[lane]) >> RANK_SHIFT)
+            spans = (Span(target_cta, int(offset[0]), size),)
             raw = b"".join(value[lane].tobytes() for value in data)
 
             def move(region: Region = region, start: int = int(offset[0]), raw: bytes = raw) -> None:
                 region.bytes[start : start + len(raw)] = np.frombuffer(raw, np.uint8)
 
-            Work(unit, line, move, barriers=((phases, size),), kind="st.async", size=size).issue()
+            Work(unit, line, move, barriers=((phases, size),), kind="st.async", size=size, writes=spans).issue()
 
     return Op((*target, *values, *barrier), run=run, machine=True)
 

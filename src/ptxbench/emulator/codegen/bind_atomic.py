@@ -10,9 +10,10 @@ from ptxbench.emulator.codegen.bind_memory import space_of
 from ptxbench.emulator.codegen.op import Op, bits_of, items, typed
 from ptxbench.emulator.codegen.program import Program
 from ptxbench.emulator.codegen.values import address_sources
+from ptxbench.emulator.machine import access
 from ptxbench.emulator.machine.atomics import atomic, update_of
 from ptxbench.emulator.machine.phases import find
-from ptxbench.emulator.machine.spaces import Lanes
+from ptxbench.emulator.machine.spaces import Lanes, split_generic
 from ptxbench.emulator.machine.unit import Mask, Unit
 from ptxbench.emulator.machine.work import Work
 from ptxbench.emulator.ptx.ir import Instruction, Operand
@@ -26,7 +27,9 @@ def _atomic(ins: Instruction, program: Program) -> Op | None:
         return _reduce_async(ins)
     operation = next((word for word in words if word in _OPERATIONS), "")
     type_, space = words[-1], space_of(ins)
-    if not operation or bits_of(type_) == 128:
+    if bits_of(type_) == 128:
+        return _wide(ins, operation, space)
+    if not operation:
         return None
     operands = list(ins.operands)
     target = items(operands.pop(0)) if ins.opcode == "atom" else ()
@@ -57,12 +60,33 @@ def _atomic(ins: Instruction, program: Program) -> Op | None:
     return Op(sources, results, run=run, machine=True)
 
 
+def _wide(ins: Instruction, operation: str, space: str) -> Op:
+    """`atom.exch.b128` and `atom.cas.b128`, lane after lane."""
+    address = address_sources(ins.operands[1], space)
+    split = len(address)
+
+    def run(unit: Unit, mask: Mask | None, *given: Lanes) -> Lanes:
+        addresses = given[0] if split == 1 else given[0] + given[1]
+        made = np.zeros((unit.lanes, 2), np.uint64)
+        for lane in unit.active(mask).tolist():
+            chosen = np.arange(unit.lanes) == lane
+            low, high = access.load(unit, space, addresses, chosen, (8, 2))
+            made[lane] = low[lane], high[lane]
+            if operation == "exch" or (made[lane] == given[split][lane]).all():
+                new = given[-1]
+                access.store(unit, space, addresses, chosen, (8, 2), [new[:, 0], new[:, 1]])
+        return made
+
+    sources = (*address, *typed(ins.operands[2 : 4 if operation == "cas" else 3], "b128"))
+    return Op(sources, typed(ins.operands[:1], "b128"), run=run, machine=True)
+
+
 def _flushes(unit: Unit, space: str, addresses: Lanes, mask: Mask | None) -> bool:
     """`add.f32` flushes subnormals in global memory only."""
     if space != "generic":
         return space == "global"
     lanes = unit.full(mask)
-    return not lanes.any() or int(addresses[lanes][0]) >> 40 == 0x70
+    return not lanes.any() or split_generic(addresses[lanes][:1]) == "global"
 
 
 def _reduce_async(ins: Instruction) -> Op | None:

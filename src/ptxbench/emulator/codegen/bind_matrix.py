@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxbench.emulator.codegen import bind_wmma
 from ptxbench.emulator.codegen.op import Op, Source, items, typed
 from ptxbench.emulator.codegen.program import Program
 from ptxbench.emulator.codegen.values import address_sources
@@ -18,7 +19,7 @@ from ptxbench.emulator.machine.spaces import Lanes, Region
 from ptxbench.emulator.machine.unit import WARP, Mask, Unit
 from ptxbench.emulator.ptx.ir import Immediate, Instruction, Register, Vector
 from ptxbench.emulator.tensor.matrix_moves import MatrixMove, movmatrix
-from ptxbench.emulator.tensor.mma import Mma
+from ptxbench.emulator.tensor.warp_products import warp_product
 from ptxbench.emulator.tensor.wgmma import LANES, Wgmma
 
 _U32 = np.dtype(np.uint32)
@@ -92,7 +93,7 @@ def _uniform(values: Lanes) -> int:
 
 
 def _mma(ins: Instruction, program: Program) -> Op:
-    form = Mma.parse(ins)
+    form = warp_product(ins)
     wide = "b64" if form.result.bits == 64 else "b32"
     target, a, b, c = ins.operands[:4]
     counts = [len(items(each)) for each in (a, b, c)]
@@ -104,6 +105,10 @@ def _mma(ins: Instruction, program: Program) -> Op:
         return list(made) if len(made) > 1 else made[0]
 
     return Op(typed((a, b, c), wide), typed((target,), wide), run=run, machine=True)
+
+
+def _wmma(ins: Instruction, program: Program) -> Op | None:
+    return _mma(ins, program) if ins.modifiers[0] == "mma" else bind_wmma.move(ins)
 
 
 def _rows(unit: Unit, mask: Mask | None, form: MatrixMove, parts: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -171,4 +176,5 @@ def _movmatrix(ins: Instruction, program: Program) -> Op:
 
 BINDERS: dict[str, Callable[[Instruction, Program], Op | None]] = {
     **{"wgmma": _wgmma, "mma": _mma, "ldmatrix": _ldmatrix, "stmatrix": _stmatrix, "movmatrix": _movmatrix},
+    "wmma": _wmma,
 }

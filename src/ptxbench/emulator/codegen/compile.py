@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ptxbench.emulator.codegen.bind import bind
+from ptxbench.emulator.codegen.bind_stack import STACK_BYTES
 from ptxbench.emulator.codegen.block import BlockWriter, Constants, Step, slots_of, uses
 from ptxbench.emulator.codegen.block import live_out as live_slots
 from ptxbench.emulator.codegen.ends import End, end_of, is_end, leave
@@ -32,6 +33,8 @@ class Compiled:
         self.program: Program = flatten(module, kernel)
         # One more register for the carry flag of add.cc and its kin.
         self.program.types.append("pred")
+        if any(ins.opcode in ("alloca", "stacksave") for block in self.program.blocks for ins in block.instructions):
+            self.program.local_bytes = (self.program.local_bytes + 15) // 16 * 16 + STACK_BYTES
         self.constants = Constants()
         self.collective: dict[int, int] = {}
         self.uses_wgmma = False

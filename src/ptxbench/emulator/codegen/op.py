@@ -86,6 +86,8 @@ class Op:
     expression: str = ""
     machine: bool = False
     touches: tuple[int, ...] = ()
+    refused: bool = False
+    """Whether the emulator lacks the instruction."""
     warp: bool = False
     """Whether the executing lanes, as an array, come before the arguments."""
 
@@ -137,4 +139,4 @@ def unsupported(ins: Instruction, reason: str = "") -> Op:
         if mask is None or mask.any():
             raise Unsupported(ins.name, ins.line, reason)
 
-    return Op(run=refuse, machine=True)
+    return Op(run=refuse, machine=True, refused=True)

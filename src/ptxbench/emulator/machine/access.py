@@ -71,6 +71,18 @@ def store(
         write_vector(region, offsets, shape[0], part)
 
 
+def read(unit: Unit, space: str, addresses: Lanes, width: int) -> Lanes:
+    """Elements of `width` bytes at any number of addresses, for instructions of whole warps."""
+    return _load(unit, space, addresses, (width, 1), None)[0]
+
+
+def write(unit: Unit, space: str, addresses: Lanes, width: int, values: Lanes) -> None:
+    """The opposite of `read`."""
+    unit.cta.cluster.changed += 1
+    for region, offsets, places in _regions(unit, space, addresses, (width, 1), None, write=True):
+        write_vector(region, offsets, width, [values if places is None else values[places]])
+
+
 def _load(unit: Unit, space: str, addresses: Lanes, shape: tuple[int, int], chosen: Lanes | None) -> list[Lanes]:
     found = _regions(unit, space, addresses, shape, chosen, write=False)
     if len(found) == 1 and found[0][2] is None:
@@ -83,6 +95,11 @@ def _load(unit: Unit, space: str, addresses: Lanes, shape: tuple[int, int], chos
 
 
 Found = list[tuple[Region, Lanes, Any]]
+
+
+def locate(unit: Unit, space: str, addresses: Lanes, shape: tuple[int, int]) -> Found:
+    """Where accesses of all these addresses go: region, offsets, and which addresses (None: all)."""
+    return _regions(unit, space, addresses, shape, None, write=False)
 
 
 def _regions(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ptxbench.emulator.errors import Fault
 
 BASE = 0x2000_0000_0000
-"""The host's stub runtime gives out addresses from here on too, so that an address means the same to host and kernel."""
+"""The host's stub runtime gives out addresses from here on too: an address means the same to host and kernel."""
 
 _ALIGN = 512
 _GAP = 1 << 16

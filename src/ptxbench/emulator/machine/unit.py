@@ -64,6 +64,8 @@ class Unit:
     queued: bool = False
     """Whether the scheduler has it among the runnable ones."""
     local: Any = None
+    stack: Any = None
+    """Per lane the first free offset of its local stack."""
     cluster_round: Any = None
     """Per lane: the round of the cluster barrier in which it arrived last."""
     owed: set[int] = field(default_factory=set)

@@ -1,0 +1,40 @@
+"""Every instruction form of the tables for sm_90a becomes code, but for the few that are named here."""
+
+from __future__ import annotations
+
+import pytest
+from tests.emulator.ptx.samples import instructions, text
+
+from ptxbench.emulator.codegen.bind import bind
+from ptxbench.emulator.codegen.compile import Compiled
+from ptxbench.emulator.ptx.parse import parse
+
+TARGET = "sm_90a"
+LACKING = ("mma.sp.", "mma.sp::", "wgmma.mma_async.sp.")
+FORMS = [line for _, line in instructions(TARGET, False)]
+
+
+def test_no_more_than_the_sparse_products_are_lacking() -> None:
+    lacking = [line for line in FORMS if not _supported(line)]
+    assert all(line.startswith(LACKING) for line in lacking)
+    assert len(lacking) < 0.05 * len(FORMS)
+
+
+def _supported(line: str) -> bool:
+    kernel = parse(text(TARGET, [line])[0]).functions["kernel"]
+    program = Compiled(parse(text(TARGET, [])[0]), kernel).program
+    ends = ("bra", "brx", "exit", "ret", "trap", "call", "bar", "barrier", "nanosleep")
+    first = next(ins for block in kernel.blocks for ins in block.instructions)
+    waits = first.opcode == "mbarrier" and first.modifiers[0] in ("test_wait", "try_wait")
+    return first.opcode in ends or waits or not bind(first, program).refused
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_each_form_is_written_for_all_lanes_and_for_some(part: int) -> None:
+    for line in FORMS[part::8]:
+        module = parse(text(TARGET, [line])[0])
+        compiled = Compiled(module, module.functions["kernel"])
+        for place in range(len(compiled.program.blocks)):
+            makers = compiled.block(place).makers
+            assert callable(makers.full()), line
+            assert callable(makers.masked()), line
