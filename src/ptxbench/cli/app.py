@@ -48,8 +48,12 @@ def evaluate_kernel(
     kernel: Annotated[Path, typer.Argument(help="A .cu file, a folder of sources, or a FlashInfer-Trace solution.")],
     task: Annotated[str, typer.Option(help="A problem by name (see `ptxbench tasks`) or by folder.")],
     target: Annotated[str | None, typer.Option(help="sm_90a or sm_100a; by default what the device runs.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cuda:N, or none (ends after inspect).")] = "auto",
-    workload: Annotated[str, typer.Option(help="A workload's uuid, or paper, neighbour, small.")] = "paper",
+    device: Annotated[str, typer.Option(help="auto, cuda:N, emulator, or none (ends after inspect).")] = "auto",
+    workload: Annotated[
+        str | None,
+        typer.Option(help="A workload's uuid, or paper, neighbour, small; by default paper, on the emulator small."),
+    ] = None,
+    thorough: Annotated[bool, typer.Option("--thorough", help="On the emulator: all draws and schedules.")] = False,
     until: Annotated[str | None, typer.Option(metavar="STAGE", help="Last stage to run.")] = None,
     json: Json = False,
     output: Annotated[
@@ -59,7 +63,7 @@ def evaluate_kernel(
     """Judge one kernel."""
     from ptxbench.cli.judging import Order, judge_kernel
 
-    order = Order(kernel, task, target, device, workload, until, json, output)
+    order = Order(kernel, task, target, device, workload, until, json, output, thorough)
     raise typer.Exit(judge_kernel(order))
 
 

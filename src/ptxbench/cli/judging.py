@@ -16,8 +16,10 @@ from ptxbench.cli.reference import reference_kernel
 from ptxbench.cli.result_folder import VERDICT, prepare_folder, write_files
 from ptxbench.errors import CommandError
 from ptxbench.evaluate.devices import list_gpus
-from ptxbench.evaluate.pipeline import EvaluationRequest, evaluate
+from ptxbench.evaluate.emulated import estimate_seconds
+from ptxbench.evaluate.pipeline import EvaluationRequest, choose, evaluate
 from ptxbench.evaluate.render import render_verdict
+from ptxbench.schema.problem import Problem, Role, Workload
 from ptxbench.schema.stages import Outcome
 from ptxbench.schema.values import Target
 from ptxbench.schema.verdict import EXIT_CODES, StageName, State, Verdict
@@ -39,10 +41,11 @@ class Order:
     task: str
     target: str | None = None
     device: str = "auto"
-    workload: str = "paper"
+    workload: str | None = None
     until: str | None = None
     json: bool = False
     output: Path | None = None
+    thorough: bool = False
 
 
 def judge_kernel(order: Order) -> int:
@@ -76,7 +79,6 @@ def judge_reference() -> int:
 def _judge(order: Order) -> Verdict:
     settings = Settings.load()
     problem = load_problem(order.task)
-    workload = pick_workload(problem, order.workload)
     candidate = read_candidate(order.kernel)
     if order.output is not None:
         prepare_folder(order.output)
@@ -84,12 +86,30 @@ def _judge(order: Order) -> Verdict:
     target = _member(Target, order.target, "target") if order.target else _usual_target(order, settings)
     with Progress() as progress:
         request = EvaluationRequest(
-            target=target, device=order.device, until=until, progress=progress.show, settings=settings
+            target=target,
+            device=order.device,
+            until=until,
+            progress=progress.show,
+            thoroughness="thorough" if order.thorough else "quick",
+            settings=settings,
         )
+        workload = _workload(problem, order, choose(request).emulated, progress)
         verdict = evaluate(candidate, problem, workload, request)
     if order.output is not None:
         keep(verdict, order.output)
     return verdict
+
+
+def _workload(problem: Problem, order: Order, emulated: bool, progress: Progress) -> Workload:
+    """The workload asked for, else the paper's; the emulator takes the small one, which it runs in seconds."""
+    if order.workload is None and emulated and any(each.role is Role.SMALL for each in problem.workloads):
+        return pick_workload(problem, Role.SMALL.value)
+    workload = pick_workload(problem, order.workload)
+    minutes = estimate_seconds(problem, workload) / 60
+    if emulated and minutes > 1:
+        where = f"about {minutes:,.0f} minutes for one call of a tensor-core kernel of this size"
+        progress.show(StageName.CHECK, f"the emulator needs {where}; `--workload small` takes seconds")
+    return workload
 
 
 def keep(verdict: Verdict, folder: Path) -> None:

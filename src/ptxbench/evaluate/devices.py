@@ -1,4 +1,4 @@
-"""Which device an evaluation runs on: lists the GPUs of this machine and picks one; touches none of them."""
+"""Which device an evaluation runs on: lists the GPUs of this machine and picks one, or the emulator; touches none."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Choice:
-    """The device of an evaluation: a GPU, or none with the reason."""
+    """The device of an evaluation: a GPU, the emulator, or none; with the reason."""
 
     gpu: Gpu | None
     reason: str
+    emulated: bool = False
 
     @property
     def name(self) -> str:
-        """`cuda:N` or `none`."""
+        """`cuda:N`, `emulator` or `none`."""
+        if self.emulated:
+            return "emulator"
         return f"cuda:{self.gpu.ordinal}" if self.gpu else "none"
 
 
@@ -53,24 +56,27 @@ def _parse(line: str) -> Gpu:
 
 
 def choose_device(wanted: str, target: Target, gpus: tuple[Gpu, ...]) -> Choice:
-    """Pick the device for `wanted` (`auto`, `cuda:N`, `none`).
+    """Pick the device for `wanted` (`auto`, `cuda:N`, `emulator`, `none`).
 
-    `auto` takes the first GPU of the target's generation, else none.
+    `auto` takes the first GPU of the target's generation, else the emulator.
 
     Raises:
         DeviceError: `cuda:N` is absent or of another generation than the target.
     """
     if wanted == "none":
         return Choice(None, "no device was asked for")
+    if wanted == "emulator":
+        return Choice(None, "as asked", emulated=True)
     fitting = [gpu for gpu in gpus if gpu.compute_capability == target.compute_capability]
     if wanted == "auto":
         if fitting:
             return Choice(fitting[0], f"the first GPU that runs {target.value}")
         found = ", ".join(gpu.name for gpu in gpus) or "no GPU"
-        return Choice(None, f"{target.value} needs a {target.generation} GPU and this machine has {found}")
+        reason = f"{target.value} needs a {target.generation} GPU and this machine has {found}"
+        return Choice(None, reason, emulated=True)
     ordinal = wanted.removeprefix("cuda:")
     if not ordinal.isdigit() or not wanted.startswith("cuda:"):
-        raise DeviceError(f"{wanted!r} is not a device.", "Use auto, none, or cuda:N.")
+        raise DeviceError(f"{wanted!r} is not a device.", "Use auto, emulator, none, or cuda:N.")
     named = next((gpu for gpu in gpus if gpu.ordinal == int(ordinal)), None)
     if named is None:
         here = ", ".join(f"cuda:{gpu.ordinal} ({gpu.name})" for gpu in gpus) or "none"
@@ -79,6 +85,6 @@ def choose_device(wanted: str, target: Target, gpus: tuple[Gpu, ...]) -> Choice:
         major, minor = named.compute_capability
         raise DeviceError(
             f"{wanted} is a {named.name} (sm_{major}{minor}), which cannot run {target.value}.",
-            f"Use a {target.generation} GPU, or --target for this device, or --device none.",
+            f"Use a {target.generation} GPU, or --target for this device, or --device emulator.",
         )
     return Choice(named, "as asked")

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from ptxbench.evaluate.devices import Choice, choose_device, list_gpus
+from ptxbench.evaluate.emulated import EmulatedEvaluator, Thoroughness
 from ptxbench.evaluate.gpu import GpuEvaluator, GpuStages, Plan, Progress
 from ptxbench.evaluate.inspection import inspect_code
 from ptxbench.evaluate.policy import binary_policy, source_policy
@@ -39,11 +40,12 @@ class EvaluationRequest:
 
     Attributes:
         target: The architecture to build for.
-        device: `auto`, `cuda:N` or `none`.
+        device: `auto`, `cuda:N`, `emulator` or `none`.
         until: The last stage to run; None runs them all.
         skip: Stages to leave out.
         progress: Called as stages begin.
         sanitizers: Tools of compute-sanitizer to run.
+        thoroughness: How much the emulator runs: `quick` or `thorough`.
         settings: What the environment decides.
     """
 
@@ -53,6 +55,7 @@ class EvaluationRequest:
     skip: frozenset[StageName] = frozenset()
     progress: Progress = _silent
     sanitizers: tuple[Tool, ...] = ("memcheck",)
+    thoroughness: Thoroughness = "quick"
     settings: Settings = field(default_factory=Settings.load)
 
     def wants(self, stage: StageName) -> bool:
@@ -67,6 +70,7 @@ class _Static:
 
     stages: Stages
     library: Path | None
+    ptx: Path | None = None
 
     @property
     def ended(self) -> bool:
@@ -91,12 +95,14 @@ def evaluate(
         PtxbenchError: A tool, the device or the harness is at fault; never the candidate.
     """
     request = request or EvaluationRequest()
-    choice = _choose(request, gpu)
+    choice = choose(request, gpu)
+    request.progress(StageName.POLICY, f"the device is {choice.name}: {choice.reason}")
     static = _static_stages(candidate, problem, request)
     stages, environment = static.stages, Environment(device=choice.name, ptxbench=version("ptxbench"))
-    if static.library is not None and not static.ended and choice.gpu and any(map(request.wants, ON_DEVICE)):
+    there = choice.gpu is not None or choice.emulated
+    if static.library is not None and not static.ended and there and any(map(request.wants, ON_DEVICE)):
         plan = Plan(candidate, problem, workload, request.target, static.library)
-        results = _on_gpu(plan, request, choice, gpu)
+        results = _emulated(plan, static, request) if choice.emulated else _on_gpu(plan, request, choice, gpu)
         stages = _merge(stages, results)
         environment = results.environment
     elif not static.ended:
@@ -139,10 +145,10 @@ def _static_stages(candidate: Candidate, problem: Problem, request: EvaluationRe
         binary = binary_policy(built.library, candidate, problem, request.target, toolkit)
         stages = stages.model_copy(update={"policy": _join(stages.policy, binary)})
     if stages.policy.outcome in REFUSED or not request.wants(StageName.INSPECT):
-        return _Static(stages, built.library)
+        return _Static(stages, built.library, built.ptx)
     request.progress(StageName.INSPECT, "counting opcodes")
     inspected: InspectStage = inspect_code(built.library, request.target, request.settings)
-    return _Static(stages.model_copy(update={"inspect": inspected}), built.library)
+    return _Static(stages.model_copy(update={"inspect": inspected}), built.library, built.ptx)
 
 
 def _join(source: PolicyStage, binary: PolicyStage) -> PolicyStage:
@@ -155,18 +161,30 @@ def _join(source: PolicyStage, binary: PolicyStage) -> PolicyStage:
     return binary.model_copy(update=update)
 
 
-def _choose(request: EvaluationRequest, gpu: GpuEvaluator | None) -> Choice:
+def choose(request: EvaluationRequest, gpu: GpuEvaluator | None = None) -> Choice:
+    """The device that a request leads to on this machine.
+
+    Raises:
+        DeviceError: The device that was asked for is absent or does not fit the target.
+    """
     if gpu is not None:
         return choose_device(f"cuda:{gpu.gpu.ordinal}", request.target, (gpu.gpu,))
-    if request.device == "none":
-        return choose_device("none", request.target, ())
+    if request.device in ("none", "emulator"):
+        return choose_device(request.device, request.target, ())
     return choose_device(request.device, request.target, list_gpus(request.settings))
 
 
 def _why_no_device(request: EvaluationRequest, choice: Choice) -> str:
-    if choice.gpu:
+    if choice.gpu or choice.emulated:
         return f"the evaluation was asked to end after {request.until}"
     return choice.reason
+
+
+def _emulated(plan: Plan, static: _Static, request: EvaluationRequest) -> GpuStages:
+    assert static.ptx is not None
+    wanted = frozenset(stage for stage in ON_DEVICE if request.wants(stage))
+    evaluator = EmulatedEvaluator(request.settings, request.thoroughness)
+    return evaluator.run(plan, static.ptx, wanted, request.progress)
 
 
 def _on_gpu(plan: Plan, request: EvaluationRequest, choice: Choice, gpu: GpuEvaluator | None) -> GpuStages:

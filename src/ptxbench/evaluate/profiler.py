@@ -126,7 +126,7 @@ def profile_stage(
     own = [kernel for kernel in kernels if kernel.own]
     own_launches = [launch for launch, kernel in zip(launches, kernels, strict=True) if kernel.own]
     executed = _executed(own_launches, problem.families[target], target)
-    work = _work_share(own, problem, workload)
+    work = work_share(own, problem, workload)
     outcome, reason = _outcome(executed, work, _disagreement(own))
     return ProfileStage(
         outcome=outcome,
@@ -245,7 +245,7 @@ def _executed(own: Sequence[ncu.Launch], wanted: tuple[str, ...], target: Target
     return Layer.yes_or_no(answer=False, reason=f"No instruction of {', '.join(wanted)} {what}.")
 
 
-def _work_share(own: Iterable[KernelProfile], problem: Problem, workload: Workload) -> WorkShare | None:
+def work_share(own: Iterable[KernelProfile], problem: Problem, workload: Workload) -> WorkShare | None:
     """Sums over the candidate's own kernels against the problem's requirements; None when operations are unknown."""
     own = list(own)
     required, compulsory = required_flops(problem, workload), compulsory_bytes(problem, workload)

@@ -201,16 +201,38 @@ class SanitizerFinding(Frozen):
     kernel: str = ""
     file: str = ""
     line: int | None = None
+    severity: Literal["error", "warning", "lint"] = "error"
+    """Only errors fail a run; the emulator alone reports others."""
+    ptx_line: int | None = None
+    """Line of the PTX text, where the tool reads PTX."""
+    warps: tuple[str, ...] = ()
+    """Warps involved, with their CTA."""
+    state: tuple[str, ...] = ()
+    """Barriers and waits at that moment."""
+    hint: str = ""
+    """What would mend it."""
+
+
+class ScheduleCoverage(Frozen):
+    """How much of one launch's grid the emulator ran in one schedule."""
+
+    kernel: str
+    schedule: str
+    """`late`, `eager` or `seed N`."""
+    clusters: int
+    of: int
 
 
 class SanitizerRun(Frozen):
     """One tool's run."""
 
-    tool: Literal["memcheck", "racecheck", "synccheck", "initcheck"]
+    tool: Literal["memcheck", "racecheck", "synccheck", "initcheck", "emulator"]
     outcome: Outcome
     errors: int = 0
     findings: tuple[SanitizerFinding, ...] = ()
     seconds: float = 0.0
+    schedules: tuple[ScheduleCoverage, ...] = ()
+    """What the emulator ran; empty for the tools of compute-sanitizer."""
 
 
 class SanitizeStage(Stage):
