@@ -60,6 +60,7 @@ def run(
     given: bytes = b"",
     shared: int = 0,
     words: int = 0,
+    registers: int = 0,
     schedules: Sequence[str] = ("late",),
     **more: Any,
 ) -> Ran:
@@ -75,6 +76,7 @@ def run(
         (threads, 1, 1),
         (cluster, 1, 1),
         dynamic_shared=shared,
+        registers=registers,
         parameters=(struct.pack("<Q", out), struct.pack("<Q", source)),
     )
     result = run_launch(parse(text(body, before)), launch, memory, Policy(tuple(schedules), **more))

@@ -113,3 +113,26 @@ def test_the_cluster_barrier_waits_for_all_threads() -> None:
     wait = "l: ld.volatile.global.u32 %r5, [%d50]; setp.eq.u32 %p3, %r5, 0; @%p3 bra l;\n"
     ran = run(body + wait, grid=2, cluster=2, before=CELL)
     assert ran.error == "deadlock"
+
+
+SHARES = [
+    ((24, 240, 240), False),
+    ((56, 224, 224), False),
+    ((24, 224, 224), False),
+    ((24, 232, 232), False),
+    ((40, 240, 232), True),
+    ((32, 240, 240), True),
+]
+
+
+@pytest.mark.parametrize(("shares", "hangs"), SHARES)
+def test_registers_are_handed_over_within_what_the_launch_had(shares: tuple[int, int, int], hangs: bool) -> None:
+    """H200, 384 threads launched with 168 registers: sums up to 504 work, one increase beyond never returns."""
+    arms = "".join(
+        f"g{group}: setmaxnreg.{'dec' if share < 168 else 'inc'}.sync.aligned.u32 {share}; bra done;\n"
+        for group, share in enumerate(shares)
+    )
+    choose = "shr.u32 %r40, %r50, 7;\nsetp.eq.u32 %p1, %r40, 0; @%p1 bra g0;\n"
+    choose += "setp.eq.u32 %p1, %r40, 1; @%p1 bra g1; bra g2;\n"
+    ran = run(choose + arms + "done:\n" + DONE, threads=384, registers=168)
+    assert (ran.error == "deadlock") == hangs

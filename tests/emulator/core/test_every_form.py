@@ -7,6 +7,7 @@ from tests.emulator.ptx.samples import instructions, text
 
 from ptxbench.emulator.codegen.bind import bind
 from ptxbench.emulator.codegen.compile import Compiled
+from ptxbench.emulator.codegen.ends import is_end
 from ptxbench.emulator.ptx.parse import parse
 
 TARGET = "sm_90a"
@@ -23,10 +24,8 @@ def test_no_more_than_the_sparse_products_are_lacking() -> None:
 def _supported(line: str) -> bool:
     kernel = parse(text(TARGET, [line])[0]).functions["kernel"]
     program = Compiled(parse(text(TARGET, [])[0]), kernel).program
-    ends = ("bra", "brx", "exit", "ret", "trap", "call", "bar", "barrier", "nanosleep")
     first = next(ins for block in kernel.blocks for ins in block.instructions)
-    waits = first.opcode == "mbarrier" and first.modifiers[0] in ("test_wait", "try_wait")
-    return first.opcode in ends or waits or not bind(first, program).refused
+    return is_end(first) or not bind(first, program).refused
 
 
 @pytest.mark.parametrize("part", range(8))

@@ -188,19 +188,29 @@ class Hazards(Observer):
             actor.exposed = False
             self.report.missing_fence(unit, product)
         for operand in product.operands():
-            what = ("wgmma", operand.descriptor.span)
-            self._async_read(shadow, operand.chunks, actor, product.line, what)
-            shadow.read(operand.chunks, actor.row, PENDING, product.line)
+            places = operand.places
+            if self._looked_at(shadow, actor, places, operand.descriptor.span):
+                continue
+            self._async_read(shadow, places, actor, product.line, ("wgmma", operand.descriptor.span))
+            shadow.read(places, actor.row, PENDING, product.line)
+
+    def _looked_at(self, shadow: Shadow, actor: Actor, places: Places, swizzle: int) -> bool:
+        """Whether the unit reads the same run again, and nothing was written or waited for in between."""
+        if not isinstance(places, slice):
+            return False
+        key = (id(shadow), places.start, places.stop, swizzle)
+        seen = actor.looked.get(key)
+        actor.looked[key] = len(shadow.writes)
+        return seen == len(shadow.writes)
 
     def products_waited(self, unit: Unit, products: Sequence[Product]) -> None:
         """The reads of these products are over; those of later ones into the same bytes are not."""
         actor, shadow = self.actor(unit), self.shadow(unit.cta)
-        for product in products:
-            for operand in product.operands():
-                shadow.read(operand.chunks, actor.row, actor.time, product.line)
-        for product in unit.matrices.unwaited():
-            for operand in product.operands():
-                shadow.read(operand.chunks, actor.row, PENDING, product.line)
+        actor.looked.clear()
+        for places, line in _runs(products):
+            shadow.read(places, actor.row, actor.time, line)
+        for places, line in _runs(unit.matrices.unwaited()):
+            shadow.read(places, actor.row, PENDING, line)
 
     def accumulator_used(self, unit: Unit, product: Product, block: RunBlock) -> None:
         """Registers of a product are used before a wait."""
@@ -257,6 +267,17 @@ class Hazards(Observer):
             if pending or not actor.knows(row, time):
                 reader = (self.units[row], read_line)
                 self.report.overwrite((shadow.cta, place), line, (actor.unit, what), reader, pending=pending)
+
+
+def _runs(products: Sequence[Product]) -> list[tuple[Places, int]]:
+    """What products read, each run once, with a PTX line."""
+    runs: dict[object, tuple[Places, int]] = {}
+    for product in products:
+        for operand in product.operands():
+            places = operand.places
+            key: object = (places.start, places.stop) if isinstance(places, slice) else operand
+            runs[key] = (places, product.line)
+    return list(runs.values())
 
 
 def _chunk_of(chunks: Places, place: int) -> int:

@@ -42,6 +42,8 @@ class Actor:
     self_fenced: Clock = field(default_factory=dict)
     writers: Mask | None = None
     """Threads that stored since the last whole fence."""
+    looked: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
+    """Runs of shared memory that its products read since the last wait, with the number of writes then."""
     exposed: bool = True
     """Whether ordinary instructions used accumulators since the last wgmma.fence."""
 

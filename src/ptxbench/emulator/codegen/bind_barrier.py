@@ -156,5 +156,5 @@ def _nothing(ins: Instruction, program: Program) -> Op:
 
 BINDERS: dict[str, Callable[[Instruction, Program], Op | None]] = {
     **{"mbarrier": _mbarrier, "bar": _bar, "barrier": _bar, "fence": _fence, "membar": _fence},
-    **{"setmaxnreg": _nothing, "griddepcontrol": _nothing},
+    **{"griddepcontrol": _nothing},
 }

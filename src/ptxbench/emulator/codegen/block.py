@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -120,7 +121,8 @@ class BlockWriter:
         for slot in sorted(self.dirty & self.live_out):
             self.lines.append((slot, self.names[slot]))
         return BlockCode(
-            lambda: self._made("full", answer, masked=False), lambda: self._made("masked", answer, masked=True)
+            cache(lambda: self._made("full", answer, masked=False)),
+            cache(lambda: self._made("masked", answer, masked=True)),
         )
 
     def _made(self, name: str, answer: str, *, masked: bool) -> BlockFunction:

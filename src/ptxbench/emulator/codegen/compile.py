@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ptxbench.emulator.codegen.bind import bind
 from ptxbench.emulator.codegen.bind_stack import STACK_BYTES
-from ptxbench.emulator.codegen.block import BlockWriter, Constants, Step, slots_of, uses
+from ptxbench.emulator.codegen.block import BlockCode, BlockWriter, Constants, Step, slots_of, uses
 from ptxbench.emulator.codegen.block import live_out as live_slots
 from ptxbench.emulator.codegen.ends import End, end_of, is_end, leave
 from ptxbench.emulator.codegen.program import Block, Program, flatten
@@ -38,17 +38,19 @@ class Compiled:
         self.constants = Constants()
         self.collective: dict[int, int] = {}
         self.uses_wgmma = False
+        self.by_warpgroups = False
         self.waits = False
         self._steps: list[list[Step]] = []
         self._ends: list[End | None] = []
+        self._code: dict[int, BlockCode] = {}
         for block in self.program.blocks:
             self._bind(block)
         used = [self._used(place) for place in range(len(self._steps))]
         self._live = live_slots(used, [block.successors for block in self.program.blocks])
 
     def unit_lanes(self, threads: int) -> int:
-        """Lanes of a unit: a warpgroup when wgmma is used, a warp when warps wait for mbarriers, else the whole CTA."""
-        if self.uses_wgmma:
+        """Lanes of a unit: a warpgroup when its instructions are used, a warp when warps wait apart, else the CTA."""
+        if self.by_warpgroups:
             return _WARPGROUP
         if self.waits:
             return _WARP
@@ -67,8 +69,10 @@ class Compiled:
             self._note(block, each)
 
     def _note(self, block: Block, ins: Instruction) -> None:
-        if ins.opcode == "wgmma":
-            self.uses_wgmma = True
+        if ins.opcode == "setmaxnreg":
+            self.by_warpgroups = True
+        elif ins.opcode == "wgmma":
+            self.uses_wgmma = self.by_warpgroups = True
             if ins.modifiers[0] in _GROUP_WIDE:
                 self.collective[block.index] = _WARPGROUP
         elif ins.opcode in _WARP_WIDE or (ins.opcode == "bar" and "warp" in ins.modifiers):
@@ -94,9 +98,12 @@ class Compiled:
     def block(self, pc: int) -> RunBlock:
         """Compile one block."""
         block, steps, end = self.program.blocks[pc], self._steps[pc], self._ends[pc]
-        kept = self._live[pc] | (end.reads if end is not None else set())
-        guard: Guard | None = end.branch if end is not None else None
-        code = BlockWriter(self.program.types, self.constants, kept).write(steps, guard, end.sources if end else ())
+        code = self._code.get(pc)
+        if code is None:
+            kept = self._live[pc] | (end.reads if end is not None else set())
+            guard: Guard | None = end.branch if end is not None else None
+            writer = BlockWriter(self.program.types, self.constants, kept)
+            code = self._code[pc] = writer.write(steps, guard, end.sources if end else ())
         following = block.next
         if end is None and block.targets:
             following = block.targets[0]

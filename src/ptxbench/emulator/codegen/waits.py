@@ -13,9 +13,10 @@ from ptxbench.emulator.codegen.program import Block, Program
 from ptxbench.emulator.codegen.values import address_sources, uniform_groups
 from ptxbench.emulator.machine.named import Waiting
 from ptxbench.emulator.machine.phases import Phases, PhaseWait, find
+from ptxbench.emulator.machine.pool import RegisterWait
 from ptxbench.emulator.machine.spaces import Lanes
 from ptxbench.emulator.machine.unit import WARP, Answer, Mask, Unit
-from ptxbench.emulator.ptx.ir import Instruction, Operand, Register
+from ptxbench.emulator.ptx.ir import Immediate, Instruction, Operand, Register
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ def waiter_of(ins: Instruction) -> Maker | None:
         if "cluster" in words:
             return _cluster if "wait" in words else None
         return _barrier if ("sync" in words or "red" in words) and "warp" not in words else None
-    return _sleep if ins.opcode == "nanosleep" else None
+    return {"nanosleep": _sleep, "setmaxnreg": _registers}.get(ins.opcode)
 
 
 def _phase(ins: Instruction, block: Block, program: Program) -> Wait:
@@ -142,6 +143,24 @@ def _cluster(ins: Instruction, block: Block, program: Program) -> Wait:
             return following
         wait = Waiting(unit, lanes, line, following, barrier)
         barrier.waiting.append(wait)
+        unit.waits.append(wait)
+        return -1
+
+    return Wait(run)
+
+
+def _registers(ins: Instruction, block: Block, program: Program) -> Wait:
+    """`setmaxnreg`: a decrease gives registers to the CTA's pool, an increase waits until the pool has them."""
+    wanted = ins.operands[0]
+    assert isinstance(wanted, Immediate)
+    value, following, line = wanted.value, block.next, ins.line
+
+    def run(unit: Unit, mask: Mask | None, answer: Answer) -> int:
+        if not unit.cta.cluster.kernel.shape.registers:
+            return following
+        wait = RegisterWait(unit.full(mask), line, following, value)
+        if wait.take(unit):
+            return following
         unit.waits.append(wait)
         return -1
 

@@ -48,13 +48,14 @@ class Cta:
         self.mbarriers: dict[int, Phases] = {}
         self.named: dict[int, NamedBarrier] = {}
         self.units = [self._unit(kernel, index) for index in range(kernel.units)]
+        self.pool = 0
         self.live = sum(int(unit.live.sum()) for unit in self.units)
 
     def _unit(self, kernel: Kernel, index: int) -> Unit:
         first, lanes = index * kernel.unit_lanes, kernel.unit_lanes
         threads = min(max(kernel.threads - first, 0), lanes)
         live = np.arange(lanes) < threads
-        unit = Unit(self, index, first, lanes, [kernel.zero(type_, lanes) for type_ in kernel.types], [], live)
+        unit = Unit(self, index, first, lanes, kernel.blank(lanes), [], live)
         unit.add(0, None if threads == lanes else live)
         unit.tally = kernel.tally
         return unit

@@ -88,6 +88,7 @@ class Kernel:
         self.constants = Constants(self)
         self.observers_of: Callable[[Cluster], list[Any]] = lambda _cluster: []
         self._blocks: list[RunBlock | None] = [None] * len(compiled.program.blocks)
+        self._blank: dict[int, list[Lanes]] = {}
         self._zeros: dict[tuple[str, int], Lanes] = {}
 
     @property
@@ -122,6 +123,13 @@ class Kernel:
             dtype = dtype_of(type_)
             found = self._zeros[type_, lanes] = np.zeros((lanes, *dtype.shape), dtype.base)
         return found
+
+    def blank(self, lanes: int) -> list[Lanes]:
+        """Registers that nobody has written."""
+        found = self._blank.get(lanes)
+        if found is None:
+            found = self._blank[lanes] = [self.zero(type_, lanes) for type_ in self.types]
+        return found.copy()
 
     def tally(self, number: int, mask: Mask | None, guard: Mask) -> None:
         """Count the threads for which a guarded instruction counts."""

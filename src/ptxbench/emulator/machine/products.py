@@ -7,7 +7,7 @@ late execution, as far as the protocol allows; with an eager schedule each produ
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 Slots = tuple[int, ...]
 _CHUNK = np.dtype("V16")
+_TILE_SPAN = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,19 @@ class Operand:
     chunks: NDArray[np.int64]
     start: int
     end: int
+
+    @cached_property
+    def places(self) -> NDArray[np.int64] | slice:
+        """The chunks for those who watch: as a run where the operand belongs to a tile that lies together.
+
+        A 128-byte swizzle mixes the steps along K within each KiB of a tile; the run is that of the whole tile then.
+        """
+        size = self.end - self.start
+        if self.descriptor.span == _TILE_SPAN:
+            return slice(self.start // 1024 * 64, (self.end + 1023) // 1024 * 64)
+        if size <= 2 * _CHUNK.itemsize * self.chunks.size:
+            return slice(self.start // 16, self.end // 16)
+        return self.chunks
 
 
 @lru_cache(maxsize=4096)

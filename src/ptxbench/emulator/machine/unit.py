@@ -75,6 +75,8 @@ class Unit:
     copies: Any = None
     """Commit groups of asynchronous copies, kept by their own part."""
     rotation: int = 0
+    held: int = 0
+    """Registers per thread after a `setmaxnreg`; 0: as launched."""
     ticks: int = 0
     line: int = 0
     """PTX line of the last instruction that concerned the machine."""
