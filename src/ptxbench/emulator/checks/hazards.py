@@ -163,23 +163,16 @@ class Hazards(Observer):
             if write is None:
                 self.report.never_written(shadow.cta, _first(shadow, chunks, 0), line, actor.unit, name)
                 continue
-            place = _first(shadow, chunks, number)
             if not self._past(actor, write):
+                place = _first(shadow, chunks, number)
                 self.report.early_use((shadow.cta, place), line, actor.unit, write, name)
-                continue
-            fine = self._seen_by_proxy(shadow, actor, line, (name, place), write)
-            if swizzle is not None and write.swizzle is not None and write.swizzle != swizzle:
-                self.report.layout((shadow.cta, place), line, write, swizzle)
-            elif fine:
+            elif not (write.by_copy or actor.visible(write.row, write.time)):
+                place, weak = _first(shadow, chunks, number), actor.fenced_here(write.row, write.time)
+                self.report.proxy((shadow.cta, place), line, write, name, weak=weak)
+            elif swizzle is not None and write.swizzle is not None and write.swizzle != swizzle:
+                self.report.layout((shadow.cta, _first(shadow, chunks, number)), line, write, swizzle)
+            else:
                 self.known.add(key)
-
-    def _seen_by_proxy(self, shadow: Shadow, actor: Actor, line: int, where: tuple[str, int], write: Write) -> bool:
-        """Whether a generic write was fenced before the async proxy reads it."""
-        if write.by_copy or actor.visible(write.row, write.time):
-            return True
-        weak = actor.fenced_here(write.row, write.time)
-        self.report.proxy((shadow.cta, where[1]), line, write, where[0], weak=weak)
-        return False
 
     def product_issued(self, unit: Unit, product: Product) -> None:
         """A wgmma reads its operands until somebody waited for it."""

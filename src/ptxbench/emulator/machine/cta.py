@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from ptxbench.emulator.errors import Fault
+from ptxbench.emulator.errors import Fault, Unsupported
 from ptxbench.emulator.machine.named import NamedBarrier
 from ptxbench.emulator.machine.spaces import RANK_SHIFT, Lanes, Region
 from ptxbench.emulator.machine.unit import WARP, Unit
@@ -138,7 +138,7 @@ def special(unit: Unit, name: str) -> Value:
     register, _, axis = name[1:].partition(".")
     maker = _SPECIALS.get(register)
     if maker is None:
-        raise Fault("unsupported", f"special register {name}")
+        raise Unsupported(name, unit.line, "this special register is not modelled")
     value = maker(unit)
     if axis:
         value = (*value, 0)[_AXES[axis]]

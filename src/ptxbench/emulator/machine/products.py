@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 Slots = tuple[int, ...]
 _CHUNK = np.dtype("V16")
-_TILE_SPAN = 128
+_LINE = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,15 +45,13 @@ class Operand:
 
     @cached_property
     def places(self) -> NDArray[np.int64] | slice:
-        """The chunks for those who watch: as a run where the operand belongs to a tile that lies together.
+        """The chunks for those who watch: a run of whole 128-byte lines where the operand fills a good part of them.
 
-        A 128-byte swizzle mixes the steps along K within each KiB of a tile; the run is that of the whole tile then.
+        The steps along K of a swizzled tile have its lines in common; the run is the same for all of them.
         """
-        size = self.end - self.start
-        if self.descriptor.span == _TILE_SPAN:
-            return slice(self.start // 1024 * 64, (self.end + 1023) // 1024 * 64)
-        if size <= 2 * _CHUNK.itemsize * self.chunks.size:
-            return slice(self.start // 16, self.end // 16)
+        run = slice(self.start // _LINE * 8, (self.end + _LINE - 1) // _LINE * 8)
+        if run.stop - run.start <= 8 * np.unique(self.chunks // 8).size * 8:
+            return run
         return self.chunks
 
 
