@@ -22,6 +22,10 @@ from ptxbench.emulator.machine.schedule import Schedule, eager, late, seeded
 from ptxbench.emulator.ptx.ir import Function, Module
 from ptxbench.emulator.report import Finding
 
+_MOST_BLOCKS = (2**31 - 1, 65535, 65535)
+_MOST_SHARED = 227 << 10
+"""Bytes of shared memory that a CTA can have (CUDA programming guide, compute capability 9.0 and 10.0)."""
+
 
 @dataclass(frozen=True)
 class KernelLaunch:
@@ -166,6 +170,8 @@ class _Launch:
         self.function = self.compiled.program.kernel
         _validate(launch, self.function)
         self.shared_symbols, self.static_bytes = place_shared(loaded.module, self.function, launch.shared_offsets)
+        if self.static_bytes + launch.dynamic_shared > _MOST_SHARED:
+            raise Fault("cudaErrorInvalidValue", f"more than {_MOST_SHARED} bytes of shared memory")
         self.block = parameter_block(self.compiled.program, launch.parameters)
         self.findings: dict[tuple[str, int, int], Finding] = {}
         self.locations = {
@@ -270,7 +276,8 @@ def make_schedule(name: str) -> Schedule:
 def _validate(launch: KernelLaunch, function: Function) -> None:
     """Refuse what CUDA refuses before a kernel starts."""
     threads = launch.block[0] * launch.block[1] * launch.block[2]
-    if not 1 <= threads <= 1024 or min(launch.grid) < 1 or min(launch.block) < 1:
+    beyond = any(have > most for have, most in zip(launch.grid, _MOST_BLOCKS, strict=True))
+    if not 1 <= threads <= 1024 or min(launch.grid) < 1 or min(launch.block) < 1 or beyond:
         raise Fault("cudaErrorInvalidConfiguration", f"grid {launch.grid}, block {launch.block}")
     for side, wanted, have in zip("xyz", launch.cluster, launch.grid, strict=True):
         if wanted < 1 or have % wanted:

@@ -122,7 +122,7 @@ class Shadow:
             sides.append((self.loads, words, 1, WORD))
         for times, places, side, size in sides:
             chosen = times[:, places]
-            latest = chosen.max(axis=1)
+            latest = chosen.max(axis=1, initial=0)  # a copy of no bytes touches nothing
             for row in np.flatnonzero(latest).tolist():
                 where = int(np.argmax(chosen[row]))
                 line = int(self.lines[side][row, places][where])
@@ -132,6 +132,8 @@ class Shadow:
 
 
 def _different(numbers: NDArray[np.int32]) -> list[int]:
+    if not numbers.size:
+        return []
     low, high = int(numbers.min()), int(numbers.max())
     if low == high:
         return [low]

@@ -28,6 +28,9 @@ from ptxbench.emulator.machine.unit import Mask, Unit
 _U32 = np.dtype(np.uint32)
 _OFFSET = np.uint32(OFFSET_MASK)
 
+_MOST_LOCAL = 512 << 10
+"""Bytes of local memory that a thread can have (CUDA programming guide, technical specifications)."""
+
 
 def load(unit: Unit, space: str, addresses: Lanes, mask: Mask | None, shape: tuple[int, int]) -> list[Lanes]:
     """What lanes read; zeros for lanes outside the mask.
@@ -185,6 +188,8 @@ def peer_of(cta: Cta, rank: int) -> Cta:
 
 def _local(unit: Unit, addresses: Lanes, size: int, chosen: Lanes | None) -> Found:
     pitch = (unit.cta.cluster.kernel.program.local_bytes + 15) // 16 * 16
+    if pitch > _MOST_LOCAL:
+        raise Fault("cudaErrorMemoryAllocation", f"{pitch} bytes of local memory, a thread can have {_MOST_LOCAL}")
     if unit.local is None:
         unit.local = Region(np.zeros(pitch * unit.lanes, np.uint8))
     offsets = addresses.astype(np.uint64) & np.uint64(0xFFFF_FFFF)

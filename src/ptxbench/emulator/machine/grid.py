@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
+from math import prod
+
 from ptxbench.emulator.errors import Trap
 from ptxbench.emulator.machine.cluster import Cluster
 from ptxbench.emulator.machine.cta import Place
@@ -30,9 +34,8 @@ class Grid:
     def __init__(self, kernel: Kernel, schedule: Schedule, most: int) -> None:
         self.kernel = kernel
         self.schedule = schedule
-        places = cluster_places(kernel)
-        self.total = len(places)
-        self.places = places[: most or None]
+        self.total = prod(kernel.grid) // prod(kernel.cluster)
+        self.places = enumerate(islice(cluster_places(kernel), most or None))
         self.finished = 0
 
     def run(self) -> None:
@@ -43,8 +46,8 @@ class Grid:
             Unsupported: It uses an instruction that the emulator lacks.
         """
         resident: list[Cluster] = []
-        waiting = list(enumerate(self.places))[::-1]
-        most = max(1, _MOST_RESIDENT // len(self.places[0])) if self.places else 1
+        waiting = next(self.places, None)
+        most = max(1, _MOST_RESIDENT // prod(self.kernel.cluster))
         while resident or waiting:
             verdicts = []
             for cluster in list(resident):
@@ -57,8 +60,8 @@ class Grid:
                 elif verdict == "stuck":
                     raise self._deadlock(cluster)
             if waiting and len(resident) < most and (not resident or "done" not in verdicts):
-                number, places = waiting.pop()
-                resident.append(Cluster(self.kernel, number, places, self.schedule))
+                resident.append(Cluster(self.kernel, *waiting, self.schedule))
+                waiting = next(self.places, None)
 
     def _deadlock(self, cluster: Cluster) -> Deadlock:
         lines, waits = [], []
@@ -72,14 +75,14 @@ class Grid:
         return Deadlock(lines[0] if lines else 0, tuple(waits))
 
 
-def cluster_places(kernel: Kernel) -> list[list[Place]]:
-    """For each cluster of the grid its CTAs, by rank."""
+def cluster_places(kernel: Kernel) -> Iterator[list[Place]]:
+    """For each cluster of the grid its CTAs, by rank; one at a time, a grid may have billions."""
     gx, gy, gz = kernel.grid
     cx, cy, cz = kernel.cluster
     inside = [(x, y, z) for z in range(cz) for y in range(cy) for x in range(cx)]
-    return [
+    return (
         [(x + dx, y + dy, z + dz) for dx, dy, dz in inside]
         for z in range(0, gz, cz)
         for y in range(0, gy, cy)
         for x in range(0, gx, cx)
-    ]
+    )
