@@ -78,7 +78,7 @@ class Bench:
     """
 
     policy: Policy = field(default_factory=Policy)
-    memory: DeviceMemory = field(default_factory=DeviceMemory)
+    memory: DeviceMemory = field(default_factory=lambda: DeviceMemory(1 << 30))
     seconds: float = 0.0
 
     def upload(self, array: Array) -> int:
