@@ -13,7 +13,7 @@ help: ## list the targets
 setup: ## make the virtual environment (VENV=.venv), if it is not there
 	@PYTHON="$(PYTHON)" sh tools/setup.sh "$(VENV)"
 
-demo: setup ## judge a reference kernel, as far as this is possible without a GPU
+demo: setup ## judge two right Hopper kernels and three broken ones on the emulator, without a GPU
 	@$(BIN)/ptxbench demo
 
 test: setup ## run the tests that need no GPU

@@ -4,7 +4,8 @@ Run `python benchmarks/emulator.py [--rows WORD ...] [--checks] [--profile]`. Ea
 cache if it was built before), records its host code once, and carries the record out on a fresh emulated device in a
 process of its own, so that its peak memory is its own. `first` is the wall time of the launches, making functions of
 the PTX included, `again` that of the same launches once more; `cpu` is the processor time of `first` and `again`, which
-other work on the machine stretches less. Budgets of the suite's small workloads are for `first`, the others for `again`.
+other work on the machine stretches less. The budgets of the suite's small workloads hold for `first`, the others for
+`again`.
 """
 
 from __future__ import annotations

@@ -135,11 +135,12 @@ def test_a_made_problem_can_be_evaluated(ptxbench: Run, kernel: Path, tmp_path: 
     assert json.loads(ended.out)["problem"] == folder.name
 
 
-def test_the_demo_says_what_is_computed_and_passes_every_stage_that_needs_no_device(ptxbench: Run) -> None:
+def test_the_demo_says_what_is_computed_and_finds_each_mistake_with_its_line(ptxbench: Run) -> None:
     ended = ptxbench("demo")
     assert ended.code == 0
-    assert ended.out.startswith("Compiling ptxbench's own Hopper GEMM")
-    assert "GMMA" in ended.out
+    assert ended.out.startswith("Judging five Hopper kernels here and now")
+    for text in ("128 tx-bytes outstanding", "overwrite-before-release", "layout-mismatch", "5 of 5 verdicts"):
+        assert text in " ".join(ended.out.split())
 
 
 def test_the_reference_kernel_is_found() -> None:

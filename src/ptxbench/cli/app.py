@@ -69,10 +69,10 @@ def evaluate_kernel(
 
 @app.command()
 def demo() -> None:
-    """Judge a reference kernel as far as this is possible without a GPU."""
-    from ptxbench.cli.judging import judge_reference
+    """Judge two right kernels and three broken ones on the emulator; no GPU is needed."""
+    from ptxbench.cli.demo import run_demo
 
-    raise typer.Exit(judge_reference())
+    raise typer.Exit(run_demo())
 
 
 @app.command()

@@ -1,4 +1,4 @@
-"""`ptxbench eval` and `ptxbench demo`: reads the order, asks the evaluator, prints and keeps its verdict."""
+"""`ptxbench eval`: reads the order, asks the evaluator, prints and keeps its verdict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from rich.console import Console
 
 from ptxbench.cli.kernel_file import read_candidate
 from ptxbench.cli.progress import Progress
-from ptxbench.cli.reference import reference_kernel
 from ptxbench.cli.result_folder import VERDICT, prepare_folder, write_files
 from ptxbench.errors import CommandError
 from ptxbench.evaluate.devices import list_gpus
@@ -20,14 +19,11 @@ from ptxbench.evaluate.emulated import estimate_seconds
 from ptxbench.evaluate.pipeline import EvaluationRequest, choose, evaluate
 from ptxbench.evaluate.render import render_verdict
 from ptxbench.schema.problem import Problem, Role, Workload
-from ptxbench.schema.stages import Outcome
 from ptxbench.schema.values import Target
-from ptxbench.schema.verdict import EXIT_CODES, StageName, State, Verdict
+from ptxbench.schema.verdict import StageName, Verdict
 from ptxbench.settings import Settings
 from ptxbench.suite import load_problem, pick_workload
 
-DEMO_PROBLEM = "gemm_n7168_k5120"
-DEMO_TARGET = Target.SM_90A
 REPORT_WIDTH = 100
 
 Name = TypeVar("Name", StageName, Target)
@@ -60,20 +56,6 @@ def judge_kernel(order: Order) -> int:
     else:
         Console().print(render_verdict(verdict))
     return verdict.status.exit_code
-
-
-def judge_reference() -> int:
-    """Judge the reference GEMM without a device; 0 when every stage that needs none passed."""
-    console = Console()
-    console.print(
-        f"Compiling ptxbench's own {DEMO_TARGET.generation} GEMM and reading its machine code, here and now, "
-        "without a GPU; running it needs one.\n"
-    )
-    kernel = reference_kernel(DEMO_PROBLEM, DEMO_TARGET)
-    verdict = _judge(Order(kernel, DEMO_PROBLEM, DEMO_TARGET.value, device="none"))
-    console.print(render_verdict(verdict))
-    here = (StageName.POLICY, StageName.BUILD, StageName.INSPECT)
-    return 0 if all(verdict.stages.get(name).outcome is Outcome.PASSED for name in here) else EXIT_CODES[State.FAILED]
 
 
 def _judge(order: Order) -> Verdict:

@@ -18,8 +18,24 @@ def reference_kernel(problem: str, target: Target) -> Path:
     Raises:
         CandidateError: There is none.
     """
-    for place in _PLACES:
-        path = place / problem / f"{target.value}.cu"
-        if path.is_file():
-            return path
-    raise CandidateError(f"There is no reference kernel for {problem} on {target.value}.", "Name a kernel of your own.")
+    path = _find(f"{problem}/{target.value}.cu")
+    if path is None:
+        what = f"There is no reference kernel for {problem} on {target.value}."
+        raise CandidateError(what, "Name a kernel of your own.")
+    return path
+
+
+def reference_file(name: str) -> Path:
+    """Any other file of the folder, by its relative path.
+
+    Raises:
+        CandidateError: It is not there.
+    """
+    path = _find(name)
+    if path is None:
+        raise CandidateError(f"The installation lacks reference/{name}.", "Install ptxbench again.")
+    return path
+
+
+def _find(name: str) -> Path | None:
+    return next((place / name for place in _PLACES if (place / name).is_file()), None)

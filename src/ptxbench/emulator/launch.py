@@ -12,6 +12,7 @@ from ptxbench.emulator.checks.observer import Observer
 from ptxbench.emulator.checks.texts import Reporter
 from ptxbench.emulator.codegen.compile import Compiled
 from ptxbench.emulator.errors import Fault, Trap, Unsupported
+from ptxbench.emulator.machine.blas import one_thread
 from ptxbench.emulator.machine.cluster import Cluster
 from ptxbench.emulator.machine.cta import Place
 from ptxbench.emulator.machine.grid import Deadlock, Grid
@@ -62,6 +63,7 @@ class Policy:
         schedules: `late`, `eager`, `seed N`; the first runs the whole grid and leaves its results in memory.
         numerics: Of tensor cores, `fast` or `exact`.
         checks: Whether hazards are looked for.
+        first: Clusters that the first schedule runs; 0: all of them.
         others: Clusters that the further schedules run; 0: all of them.
         limit: Greatest number of warp instructions of one run.
         seconds: Greatest time of one run on this machine; 0: no limit.
@@ -71,6 +73,7 @@ class Policy:
     schedules: tuple[str, ...] = ("late",)
     numerics: str = "fast"
     checks: bool = True
+    first: int = 0
     others: int = 4
     limit: int = 2_000_000_000
     seconds: float = 0.0
@@ -157,7 +160,8 @@ def run_launch(
         Fault: The launch itself is refused; CUDA's name of the error and the reason.
     """
     loaded = module if isinstance(module, LoadedModule) else LoadedModule(module, memory)
-    return _Launch(loaded, launch, policy or Policy()).run()
+    with one_thread():
+        return _Launch(loaded, launch, policy or Policy()).run()
 
 
 class _Launch:
@@ -188,7 +192,7 @@ class _Launch:
         self.memory.write(address, self.block)
         symbols = {**self.loaded.symbols, "": address}
         saved = self.memory.snapshot() if others else ()
-        kernel, error, unsupported, coverage = self._schedule(first, symbols, 0)
+        kernel, error, unsupported, coverage = self._schedule(first, symbols, self.policy.first)
         covered = [coverage]
         if others and not error and not unsupported:
             result = self.memory.snapshot()

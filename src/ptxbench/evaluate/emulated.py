@@ -10,9 +10,10 @@ import time
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptxbench.emulator.errors import PtxError, Unsupported
 from ptxbench.emulator.launch import Policy
@@ -20,7 +21,7 @@ from ptxbench.evaluate.checks import HINTS, Untouched, generalises, stage, why_n
 from ptxbench.evaluate.emulated_findings import findings_stage
 from ptxbench.evaluate.emulated_profile import profile_stage
 from ptxbench.evaluate.emulated_run import TOO_LONG, UNSUPPORTED, Arrays, Call, Emulation, Program, untouched
-from ptxbench.evaluate.emulated_witness import necessity
+from ptxbench.evaluate.emulated_witness import Checked, necessity
 from ptxbench.evaluate.expectations import Recipe, expectations
 from ptxbench.evaluate.gpu import GpuStages, Plan, Progress
 from ptxbench.evaluate.outputs import Expectation, check_output
@@ -169,11 +170,10 @@ class EmulatedEvaluator:
 
         def right(outputs: Arrays) -> bool:
             with np.errstate(all="ignore"):
-                return all(
-                    check_output(NUMPY, name, outputs[name], held).published for name, held in first.expected.items()
-                )
+                return all(_right(outputs[name], held) for name, held in first.expected.items())
 
-        needed = necessity(profile, policy, lambda spoilt: emulation.call(first.inputs, spoilt), right)
+        checked = Checked(policy, lambda how: emulation.call(first.inputs, how), right)
+        needed = necessity(profile, checked)
         return self._stamped(profile.model_copy(update={"necessity": needed}), started)
 
     def _stages(self, check: CheckStage, started: float) -> GpuStages:
@@ -208,6 +208,13 @@ def _undecided(reason: Reason, draws: tuple[DrawCheck, ...]) -> CheckStage:
     return CheckStage(
         outcome=_UNDECIDED[reason.code], reason=reason, draws=draws, published=open_layer, contract=open_layer
     )
+
+
+def _right(output: NDArray[Any], held: Expectation) -> bool:
+    """Whether what was written of an output keeps the published rule, and something was."""
+    elements, kept = untouched(output)
+    written = np.where(kept, held.reference.astype(output.dtype), output) if elements else output
+    return elements < output.size and check_output(NUMPY, "", written, held).published
 
 
 def _kept(call: Call, name: str) -> Untouched:

@@ -1,0 +1,171 @@
+"""`ptxbench demo`: two right kernels and three broken ones, judged on the emulator; it holds no kernel itself."""
+
+from __future__ import annotations
+
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from ptxbench.cli.reference import reference_file, reference_kernel
+from ptxbench.evaluate.pipeline import EvaluationRequest, evaluate
+from ptxbench.evaluate.render import STATE_STYLES, status_sentence
+from ptxbench.schema.candidate import Candidate
+from ptxbench.schema.stages import SanitizerFinding
+from ptxbench.schema.values import Target
+from ptxbench.schema.verdict import StageName, State, Verdict
+from ptxbench.suite import load_problem, make_gemm, pick_workload, write_problem
+
+TARGET = Target.SM_90A
+SMALL_GEMM = (256, 512)
+"""N and K of the problem on which the broken variants are judged."""
+
+FIRST_LINE = (
+    "Judging five Hopper kernels here and now, with no GPU: each is compiled, its host code is called, and every PTX "
+    "instruction of its kernels is carried out on this machine's processor."
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel of the demo.
+
+    Attributes:
+        title: What it is.
+        problem: A problem of the suite; empty for the small product.
+        change: A text of the small kernel, and what stands there instead.
+        expected: How its verdict must be.
+        kind: The rule of a finding that must be among the findings, or the reason's code.
+    """
+
+    title: str
+    problem: str = ""
+    change: tuple[str, str] = ("", "")
+    expected: State = State.FAILED
+    kind: str = ""
+
+
+_WAIT = '    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");\n'
+_RELEASE = "    if (threadIdx.x % 128 == 0) barrier_arrive(ring.empty(stage));\n"
+
+CASES = (
+    Case("our GEMM: TMA, wgmma, clusters", "gemm_n7168_k5120", expected=State.PASSED),
+    Case("our attention: softmax between two wgmma", "mha_with_lse_d128", expected=State.PASSED),
+    Case(
+        "a GEMM that expects 128 bytes too many",
+        change=("expected = 2 * kBytes;", "expected = 2 * kBytes + 128;"),
+        kind="deadlock",
+    ),
+    Case(
+        "a GEMM that frees a buffer too early",
+        change=(_WAIT + _RELEASE, _RELEASE + _WAIT),
+        kind="overwrite-before-release",
+    ),
+    Case(
+        "a GEMM with the wrong swizzle",
+        change=("(uint64_t)1 << 62", "(uint64_t)2 << 62"),
+        kind="wrong_numbers",
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A case with its verdict and how long it took."""
+
+    case: Case
+    verdict: Verdict
+    seconds: float
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether the verdict is what a right ptxbench gives."""
+        status = self.verdict.status
+        reason = {status.reason.code} if status.reason else set()
+        kinds = {finding.kind for finding in _findings(self.verdict)} | reason
+        return status.state is self.case.expected and (not self.case.kind or self.case.kind in kinds)
+
+
+def run_demo() -> int:
+    """Judge all cases and print one paragraph each; 0 when every verdict is what it should be.
+
+    Raises:
+        PtxbenchError: A tool or a kernel file is missing.
+    """
+    console = Console(highlight=False)
+    console.print(FIRST_LINE + "\n")
+    right = 0
+    for number, judged in enumerate(_judge_all(), 1):
+        right += judged.as_expected
+        console.print(*_paragraph(number, judged), sep="\n")
+    verdicts = f"{right} of {len(CASES)} verdicts are as they should be"
+    console.print(f"[bold]{verdicts}[/]: right kernels pass, and each mistake is found with its line.")
+    console.print(
+        "\n[bold]next:[/] ptxbench eval KERNEL.cu --task gemm_n7168_k5120   (docs/emulator.md explains findings)"
+    )
+    return 0 if right == len(CASES) else 1
+
+
+def _judge_all() -> Iterator[Judged]:
+    """All cases in order, two at a time."""
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        yield from pool.map(judge, CASES)
+
+
+def judge(case: Case) -> Judged:
+    """Judge one case on the emulator."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="ptxbench-demo-") as folder:
+        if case.problem:
+            problem = load_problem(case.problem)
+            source = reference_kernel(case.problem, TARGET).read_text()
+        else:
+            problem = load_problem(write_problem(make_gemm(*SMALL_GEMM), Path(folder)))
+            source = _changed(reference_file("demo/gemm.cu").read_text(), case.change)
+        candidate = Candidate.from_source(source, name=case.title)
+        until = StageName.PROFILE if case.expected is State.PASSED else StageName.SANITIZE
+        request = EvaluationRequest(target=TARGET, device="emulator", until=until)
+        verdict = evaluate(candidate, problem, pick_workload(problem, "small"), request)
+    return Judged(case, verdict, time.monotonic() - started)
+
+
+def _changed(source: str, change: tuple[str, str]) -> str:
+    before, after = change
+    if source.count(before) != 1:
+        raise AssertionError(f"the demo's kernel has {source.count(before)} times {before!r}")
+    return source.replace(before, after)
+
+
+def _paragraph(number: int, judged: Judged) -> Iterator[Text]:
+    verdict, state = judged.verdict, judged.verdict.status.state
+    line = Text(f"{number}. {judged.case.title}  ({judged.seconds:.0f} s)\n   ", "bold")
+    line.append(state.value, STATE_STYLES[state])
+    line.append(f"  {status_sentence(verdict)}", "not bold")
+    if not judged.as_expected:
+        line.append(f"\n   this is a fault of ptxbench: {judged.case.expected.value} was expected", "bold red")
+    yield line
+    if state is State.PASSED:
+        work = verdict.stages.profile.work
+        share = f"{work.target_mma:.2f} of the required work by wgmma; " if work else ""
+        needed = "spoiling its results spoils the output" if verdict.layers.target.necessity.state == "yes" else ""
+        yield Text(f"   {share}{needed}")
+    for finding in _findings(verdict)[:2]:
+        place = f"line {finding.line}: " if finding.line else ""
+        yield Text(f"   {place}{finding.kind}: {finding.message}")
+        if finding.state:
+            yield Text(f"   {finding.state[0]}", "dim")
+        if finding.hint:
+            yield Text(f"   to do: {finding.hint}", "dim")
+    yield Text("")
+
+
+def _findings(verdict: Verdict) -> tuple[SanitizerFinding, ...]:
+    return tuple(
+        finding for run in verdict.stages.sanitize.runs for finding in run.findings if finding.severity == "error"
+    )
