@@ -1,6 +1,7 @@
 """ptxbench: one kernel file in, a verdict in three layers out.
 
-The face of the package is `evaluate`, `load_problem`, `Candidate` and `Verdict`; each is loaded when it is first used.
+The face of the package is `evaluate`, `emulate`, `load_problem`, `Candidate` and `Verdict`; each is loaded when it is
+first used.
 """
 
 from __future__ import annotations
@@ -9,17 +10,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ptxbench.emulator import emulate
     from ptxbench.evaluate.pipeline import evaluate
     from ptxbench.schema import Candidate, Verdict
     from ptxbench.suite import load_problem
 
     __version__: str
 
-__all__ = ["Candidate", "Verdict", "__version__", "evaluate", "load_problem"]
+__all__ = ["Candidate", "Verdict", "__version__", "emulate", "evaluate", "load_problem"]
 
 _HOMES = {
     "Candidate": "ptxbench.schema",
     "Verdict": "ptxbench.schema",
+    "emulate": "ptxbench.emulator",
     "load_problem": "ptxbench.suite",
 }
 

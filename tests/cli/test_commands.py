@@ -191,3 +191,21 @@ def test_a_reader_that_goes_away_ends_the_command_quietly() -> None:
     ended = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
     assert ended.returncode == 141
     assert ended.stderr == ""
+
+
+def test_emulate_shows_counts_and_writes_a_timeline(ptxbench: Run, tmp_path: Path) -> None:
+    kernel = reference_kernel("mha_with_lse_d128", Target.SM_90A)
+    trace = tmp_path / "trace.json"
+    ended = ptxbench("emulate", kernel, "--task", "mha_with_lse_d128", "--trace", trace, "--json")
+    assert ended.code == 0
+    (launch,) = json.loads(ended.out)["launches"]
+    assert sum(line["warps"] for line in launch["counts"] if line["name"].startswith("wgmma.mma_async")) == 1024
+    names = {event["name"] for event in json.loads(trace.read_text())["traceEvents"]}
+    assert "run" in names
+    assert any(name.startswith("wait: ") for name in names)
+
+
+def test_emulate_refuses_a_schedule_that_is_none(ptxbench: Run, kernel: Path) -> None:
+    ended = ptxbench("emulate", kernel, "--task", TASK, "--schedule", "never")
+    assert ended.code == 2
+    assert "is not a schedule" in ended.err

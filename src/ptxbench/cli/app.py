@@ -68,6 +68,25 @@ def evaluate_kernel(
 
 
 @app.command()
+def emulate(
+    kernel: Annotated[Path, typer.Argument(help="A .cu file, a folder of sources, or a FlashInfer-Trace solution.")],
+    task: Annotated[str, typer.Option(help="A problem by name or by folder; it gives the arguments.")],
+    workload: Annotated[str, typer.Option(help="A workload's uuid, or paper, neighbour, small.")] = "small",
+    schedule: Annotated[
+        list[str] | None, typer.Option(help="late, eager or 'seed N'; may be given several times.")
+    ] = None,
+    numerics: Annotated[str, typer.Option(help="Tensor cores: fast, or exact as an H200 rounds.")] = "fast",
+    trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a timeline for Perfetto.")] = None,
+    json: Json = False,
+) -> None:
+    """Call one kernel once on the emulator and show what it did."""
+    from ptxbench.cli.emulating import EmulationOrder, emulate_kernel
+
+    schedules = tuple(schedule or ("late",))
+    raise typer.Exit(emulate_kernel(EmulationOrder(kernel, task, workload, schedules, numerics, trace, json)))
+
+
+@app.command()
 def demo() -> None:
     """Judge two right kernels and three broken ones on the emulator; no GPU is needed."""
     from ptxbench.cli.demo import run_demo

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 class Observer:
     """Sees a cluster run; changes nothing."""
 
+    def ran(self, unit: Unit, since: int) -> None:
+        """A unit ran from the count `since` of executed warp instructions on, until it had to wait or was stopped."""
+
     def initialised(self, phases: Phases, unit: Unit) -> None:
         """A unit initialised an mbarrier."""
 

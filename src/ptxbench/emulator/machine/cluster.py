@@ -103,7 +103,10 @@ class Cluster:
             waiter.poke(unit, 0)
         if not unit.groups:
             return
+        since = self.kernel.spent
         run_unit(unit, self.kernel, self.schedule.quantum())
+        for observer in self.observers:
+            observer.ran(unit, since)
         if unit.polled:
             unit.polled = False
             self.pollers.append(unit)

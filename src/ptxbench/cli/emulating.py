@@ -1,0 +1,122 @@
+"""`ptxbench emulate`: one call of a kernel on the emulator, with a timeline if wanted; `eval` judges the numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json as encoder
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ptxbench.cli.kernel_file import read_candidate
+from ptxbench.emulator.device import Ran
+from ptxbench.emulator.launch import Policy
+from ptxbench.emulator.trace import Trace
+from ptxbench.errors import CommandError, RecordError
+from ptxbench.evaluate.emulated_run import Call, Emulation, Program
+from ptxbench.evaluate.gpu import Plan
+from ptxbench.schema.values import Target
+from ptxbench.settings import Settings
+from ptxbench.suite import draw_inputs, load_problem, pick_workload
+from ptxbench.toolchain.build import build
+
+LINES = 12
+"""Rows of the table of executed instructions; --json has them all."""
+
+
+@dataclass(frozen=True)
+class EmulationOrder:
+    """What the user asked for, as typed."""
+
+    kernel: Path
+    task: str
+    workload: str = "small"
+    schedules: tuple[str, ...] = ("late",)
+    numerics: str = "fast"
+    trace: Path | None = None
+    json: bool = False
+
+
+def emulate_kernel(order: EmulationOrder) -> int:
+    """Call the kernel once on normal inputs of seed 0 and print what it did; 0 when nothing is wrong with the call.
+
+    Raises:
+        PtxbenchError: The order cannot be carried out, or the kernel does not compile.
+    """
+    policy = _policy(order)
+    trace = Trace()
+    if order.trace is not None:
+        policy = dataclasses.replace(policy, watch=trace.watch)
+    call = _call(order, policy)
+    if order.trace is not None:
+        try:
+            order.trace.write_text(trace.text())
+        except OSError as error:
+            raise RecordError(f"{order.trace} cannot be written: {error.strerror}.", "Name another file.") from None
+    if order.json:
+        sys.stdout.write(encoder.dumps(_document(call), indent=2) + "\n")
+    else:
+        Console(highlight=False).print(*_report(call, order), sep="\n")
+    return 0 if call.fault is None and all(each.result.ok for each in call.ran) else 1
+
+
+def _policy(order: EmulationOrder) -> Policy:
+    for name in order.schedules:
+        word, _, number = name.partition(" ")
+        if name not in ("late", "eager") and not (word == "seed" and number.isdigit()):
+            raise CommandError(f"{name!r} is not a schedule.", "Use late, eager, or 'seed N'.")
+    if order.numerics not in ("fast", "exact"):
+        raise CommandError(f"{order.numerics!r} is no way of computing.", "Use fast or exact.")
+    return Policy(schedules=order.schedules, numerics=order.numerics, others=0)
+
+
+def _call(order: EmulationOrder, policy: Policy) -> Call:
+    settings = Settings.load()
+    problem = load_problem(order.task)
+    workload = pick_workload(problem, order.workload)
+    candidate = read_candidate(order.kernel)
+    built = build(candidate, Target.SM_90A, settings)
+    if built.library is None or built.ptx is None:
+        reason = built.stage.reason
+        raise CommandError(reason.message if reason else "The kernel does not compile.", "Correct the source.")
+    program = Program.load(Plan(candidate, problem, workload, Target.SM_90A, built.library), built.ptx, settings)
+    return Emulation(program, workload).call(draw_inputs(problem, workload, 0), policy)
+
+
+def _document(call: Call) -> dict[str, object]:
+    launches = [{"kernel": each.kernel, **dataclasses.asdict(each.result)} for each in call.ran]
+    return {"fault": call.fault.model_dump() if call.fault else None, "launches": launches}
+
+
+def _report(call: Call, order: EmulationOrder) -> Iterator[Text | Table]:
+    fault = call.fault
+    if fault is not None:
+        yield Text(f"{fault.code}: {fault.message}", "bold red")
+    for each in call.ran:
+        result = each.result
+        yield Text(f"{each.kernel}: {result.warp_instructions:,} warp instructions", "bold")
+        yield Text("  " + ", ".join(f"{got.schedule} {got.clusters} of {got.of} clusters" for got in result.coverage))
+        for finding in result.findings:
+            place = f" ({finding.location.file}:{finding.location.line})" if finding.location else ""
+            yield Text(f"  {finding.severity} {finding.rule}: {finding.message}{place}")
+        yield _counts(each)
+    if order.trace is not None:
+        yield Text(f"open {order.trace} in Perfetto or chrome://tracing (one unit is one warp instruction, not time)")
+
+
+def _counts(ran: Ran) -> Table:
+    table = Table(box=None, padding=(0, 2))
+    for heading in ("warps", "threads", "PTX line"):
+        table.add_column(heading, justify="right", header_style="dim")
+    table.add_column("instruction", header_style="dim")
+    busiest: Sequence[tuple[int, int, int, str]] = sorted(
+        ((line.warps, line.threads, line.line, line.name) for line in ran.result.counts), reverse=True
+    )
+    for warps, threads, number, name in busiest[:LINES]:
+        table.add_row(f"{warps:,}", f"{threads:,}", str(number), name)
+    return table

@@ -1,0 +1,156 @@
+"""Verdicts made on the emulator: the small GEMM of the demo, right and broken, and hostile host code around it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ptxbench.emulator.host import memory as host_memory
+from ptxbench.emulator.launch import Executed
+from ptxbench.emulator.machine import memory as device_memory
+from ptxbench.evaluate.devices import choose_device
+from ptxbench.evaluate.emulated_profile import family_of, operations
+from ptxbench.evaluate.pipeline import EvaluationRequest, evaluate
+from ptxbench.schema.candidate import Candidate
+from ptxbench.schema.problem import Problem
+from ptxbench.schema.stages import Outcome
+from ptxbench.schema.values import Target
+from ptxbench.schema.verdict import State, Verdict
+from ptxbench.suite import load_problem, make_gemm, pick_workload, required_flops, write_problem
+
+ROOT = Path(__file__).parents[2]
+GEMM = (ROOT / "reference" / "demo" / "gemm.cu").read_text()
+LAUNCH = "  TVM_FFI_ICHECK(cudaGetLastError()"
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
+    """A small product."""
+    return load_problem(write_problem(make_gemm(256, 512), tmp_path_factory.mktemp("problem")))
+
+
+def judged(problem: Problem, before: str = "", after: str = "", device: str = "emulator") -> Verdict:
+    """The verdict on the demo's kernel, with one text replaced."""
+    assert not before or GEMM.count(before) == 1
+    candidate = Candidate.from_source(GEMM.replace(before, after) if before else GEMM)
+    return evaluate(candidate, problem, pick_workload(problem, "small"), EvaluationRequest(device=device))
+
+
+@pytest.fixture(scope="module")
+def right(problem: Problem) -> Verdict:
+    return judged(problem)
+
+
+def test_a_right_kernel_passes_without_a_time(right: Verdict) -> None:
+    assert right.status.state is State.PASSED
+    assert right.environment.device == "emulator"
+    assert right.stages.check.published_reference == "oracle"
+    assert right.stages.time.outcome is Outcome.UNAVAILABLE
+    assert right.layers.speed.reason == "the emulator measures no time"
+
+
+def test_counts_and_work_shares_are_exact(right: Verdict, problem: Problem) -> None:
+    work = right.stages.profile.work
+    assert work is not None
+    assert work.target_mma == 1.0
+    (kernel,) = right.stages.profile.kernels
+    assert kernel.target_mma_flops == required_flops(problem, pick_workload(problem, "small"))
+    counted = {item.family: item.warp_instructions for item in kernel.families}
+    # 2 CTAs, 8 slices of K: 2 warpgroups of 4 warps with 4 wgmma each; 2 copies of 128 x 64 bf16.
+    assert counted == {"GMMA": 2 * 8 * 8 * 4, "TMA": 2 * 8 * 2}
+    assert kernel.tma_bytes == 2 * 8 * 2 * 128 * 64 * 2
+
+
+def test_the_record_says_how_much_each_schedule_covered(right: Verdict) -> None:
+    (run,) = right.stages.sanitize.runs
+    assert {each.schedule: each.clusters for each in run.schedules}["late"] == 2
+    assert {each.schedule for each in run.schedules} == {"late", "eager", "seed 1", "seed 2"}
+
+
+def test_an_output_that_needs_wgmma_and_tma_is_not_decorated(right: Verdict) -> None:
+    assert right.layers.target.necessity.state == "yes"
+    assert right.layers.target.necessity.reason is None
+
+
+def test_a_deadlock_fails_the_check_and_names_the_wait(problem: Problem) -> None:
+    verdict = judged(problem, "expected = 2 * kBytes;", "expected = 2 * kBytes + 128;")
+    assert verdict.status.state is State.FAILED
+    assert verdict.stages.check.reason is not None
+    assert verdict.stages.check.reason.code == "hang"
+    finding = verdict.stages.sanitize.runs[0].findings[0]
+    assert finding.kind == "deadlock"
+    assert "128 tx-bytes outstanding" in finding.state[0]
+    assert finding.line is not None
+
+
+def test_a_race_fails_although_the_numbers_are_right(problem: Problem) -> None:
+    wait = '    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");\n'
+    release = "    if (threadIdx.x % 128 == 0) barrier_arrive(ring.empty(stage));\n"
+    verdict = judged(problem, wait + release, release + wait)
+    assert verdict.status.stage == "sanitize"
+    assert verdict.stages.sanitize.runs[0].findings[0].kind == "overwrite-before-release"
+
+
+@pytest.mark.parametrize(
+    ("code", "statement"),
+    [
+        ("crashed", "  abort();\n"),
+        ("crashed", "  *static_cast<char *>(C.data_ptr()) = 1;\n"),
+        ("raised", '  TVM_FFI_ICHECK(m < 0) << "no";\n'),
+    ],
+)
+def test_host_code_that_ends_badly_is_a_clean_result(problem: Problem, code: str, statement: str) -> None:
+    verdict = judged(problem, LAUNCH, statement + LAUNCH)
+    assert verdict.status.state is State.FAILED
+    assert verdict.status.reason is not None
+    assert verdict.status.reason.code == code
+
+
+def test_host_code_that_reads_results_runs_live(problem: Problem) -> None:
+    reads = "  uint32_t first = 0;\n  cudaMemcpy(&first, C.data_ptr(), 4, cudaMemcpyDeviceToHost);\n"
+    check = '  TVM_FFI_ICHECK(first != 0xffffffffu) << "nothing was written";\n'
+    verdict = judged(problem, LAUNCH, reads + check + LAUNCH)
+    assert verdict.status.state is State.PASSED, verdict.status
+    assert verdict.environment.host_code == "live"
+
+
+def test_auto_takes_the_emulator_where_no_gpu_fits_and_says_why() -> None:
+    choice = choose_device("auto", Target.SM_90A, ())
+    assert choice.name == "emulator"
+    assert "this machine has no GPU" in choice.reason
+
+
+def test_addresses_mean_the_same_to_host_and_kernels() -> None:
+    assert host_memory.BASE == device_memory.BASE
+
+
+@pytest.mark.parametrize(
+    ("name", "family", "flops"),
+    [
+        ("wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16", "GMMA", 2.0 * 64 * 256 * 16),
+        ("wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.bf16.bf16", "GMMA", 64.0 * 8 * 32),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "OTHER_MMA", 4 * 2.0 * 16 * 8 * 16),
+    ],
+)
+def test_operations_follow_from_the_shape(name: str, family: str, flops: float) -> None:
+    assert family_of(name, Target.SM_90A) == family
+    assert operations(Executed(1, name, 4, 128), family) == flops
+
+
+@pytest.mark.parametrize(
+    "name", ["wgmma.fence.sync.aligned", "cp.async.bulk.prefetch.tensor.2d.L2.global", "cp.async.bulk.commit_group"]
+)
+def test_what_only_belongs_to_the_protocol_is_of_no_family(name: str) -> None:
+    assert family_of(name, Target.SM_90A) is None
+
+
+def test_decorative_wgmma_is_named() -> None:
+    problem = load_problem("mha_with_lse_d128")
+    source = (ROOT / "tests" / "kernels" / "decorative" / "times_zero.cu").read_text()
+    workload = pick_workload(problem, "small").model_copy(update={"axes": {"B": 1, "H": 1, "S": 128}})
+    verdict = evaluate(Candidate.from_source(source), problem, workload, EvaluationRequest(device="emulator"))
+    assert verdict.status.state is State.PASSED
+    assert verdict.layers.target.executed.state == "yes"
+    assert verdict.layers.target.necessity.state == "no"
+    assert "decorative" in (verdict.layers.target.necessity.reason or "")
