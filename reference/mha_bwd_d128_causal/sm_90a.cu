@@ -1,10 +1,11 @@
 // Gradients of O = softmax(Q K^T / sqrt(128)) V, causal attention, for Hopper (sm_90a). Q, K, V, O, dO, dQ, dK, dV are
 // [B, H, S, 128] bf16, LSE is [B, H, S] fp32 (natural logarithm); any S >= 1. No atomic sums: equal bits on every run.
 //
-// Three kernels. The first puts -LSE log2(e) and D = rowsum(dO O) of every row into a workspace. The second owns 128
-// keys per tile and walks blocks of 64 queries: with P = exp(Q K^T / sqrt(128) - LSE), dP = dO V^T and dS = P (dP - D)
-// it sums dV = P^T dO and dK = dS^T Q / sqrt(128). The third owns 128 queries, walks blocks of 128 keys and computes P
-// and dS again for dQ = dS K / sqrt(128): seven products for five, but no sum leaves a CTA (formulas: arXiv 2307.08691)
+// Three kernels. The first puts -LSE log2(e) and -D / sqrt(128) of every row, D = rowsum(dO O), into a workspace. The
+// second owns 128 keys per tile and walks blocks of 64 queries: with P = exp(Q K^T / sqrt(128) - LSE), dP = dO V^T and
+// dS = P (dP - D) / sqrt(128) it sums dV = P^T dO and dK = dS^T Q. The third owns 128 queries, walks blocks of 128 keys
+// and computes P and dS again for dQ = dS K: seven products for five, but no sum leaves a CTA (arXiv 2307.08691). dS is
+// rounded to bf16 with its scale, as cuDNN does it: most bits of the gradients are then those of cuDNN.
 //
 // The last two are one template. Persistent CTAs: two consumer warpgroups of 64 owned rows, fed by one producer thread
 // (TMA, SW128). Where keys are owned the scores are transposed, so P and dS go from the accumulators straight into the
@@ -18,7 +19,6 @@
 #include <tvm/ffi/function.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 
 namespace {
@@ -27,10 +27,8 @@ constexpr int kDim = 128;
 constexpr int kGroups = 2;                      // consumer warpgroups, 64 rows of a tile each
 constexpr int kTile = kGroups * 64;             // rows that a CTA owns at a time
 constexpr int kThreads = 128 * (1 + kGroups);   // producer warpgroup first
-constexpr float kScale = 0.08838834764831845f;  // 1 / sqrt(kDim)
-constexpr float kLog2e = 1.4426950408889634f;
+constexpr float kScale = 0.08838834764831845f, kLog2e = 1.4426950408889634f;  // 1 / sqrt(kDim), 1 / ln(2)
 constexpr int kGroupBytes = 24 << 20;         // what is read of the heads that are walked together stays in L2
-constexpr int kCounters = 64;                 // launches that may be in flight at once
 constexpr int kBytesOwn = 64 * kDim * 2;      // of one operand of one warpgroup
 constexpr int kBytesVectors = 2 * 64 * 4;     // both numbers of 64 rows, behind each other
 constexpr int kBytesRing = 128 << 10, kOffsetRing = 2 * kGroups * kBytesOwn;
@@ -40,13 +38,13 @@ constexpr int kAlign = 1024;  // the SW128 pattern follows the absolute address 
 constexpr int kSharedBytes = kOffsetTile + kGroups * 4 + kAlign;
 static_assert(kSharedBytes <= 232448, "opt-in shared memory of one CTA");
 
-__device__ unsigned counters[kCounters];  // all zero between launches
+__device__ unsigned counter;  // zero between launches, which must therefore be in one order (one stream)
 // Own rows `a` and walked rows `b`: (K, V) and (Q, dO) where keys are owned, the other way round for queries.
 struct Args {
   CUtensorMap a[2], b[2];
   const float* vectors;    // [heads, tiles_per_head * kTile / 64, 2, 64]
   uint32_t* out[2];       // dK and dV, or dQ
-  int rows, heads, tiles_per_head, heads_per_group, counter;
+  int rows, heads, tiles_per_head, heads_per_group;
   __device__ const float* vectors_of(int head, int block) const {
     return vectors + (size_t)(head * tiles_per_head * 2 + block) * 128;
   }
@@ -146,8 +144,8 @@ __device__ __forceinline__ Tile tile_of(int index, const Args& args) {
 }
 // The next tile, or -1 after the last. Whoever draws the last ticket of all leaves the counter at zero again.
 __device__ __forceinline__ int draw(const Args& args) {
-  const unsigned tiles = args.heads * args.tiles_per_head, ticket = atomicAdd(&counters[args.counter], 1);
-  if (ticket == tiles + gridDim.x - 1) counters[args.counter] = 0;
+  const unsigned tiles = args.heads * args.tiles_per_head, ticket = atomicAdd(&counter, 1);
+  if (ticket == tiles + gridDim.x - 1) counter = 0;
   return ticket < tiles ? (int)ticket : -1;
 }
 template <bool kKeys>
@@ -228,7 +226,6 @@ struct Consumer {
       if (kKeys ? col < own : col >= (kCausal ? group * 64 + own + 1 : keys)) x[i] = -INFINITY;
     }
   }
-  // P into x and, as an operand, p; then dS as an operand.
   __device__ __forceinline__ void exponentiate(float2 rows, uint32_t (&p)[kBlock / 4]) {
     for (int j = 0; j < kBlock / 8; ++j) {
       const float2 n = numbers(rows, 0, j);
@@ -242,8 +239,10 @@ struct Consumer {
     for (int j = 0; j < kBlock / 8; ++j) {
       const float2 n = numbers(rows, 1, j);
       const float *d = x + 4 * j, *e = y + 4 * j;
-      p[2 * j] = pack(d[0] * (e[0] - n.x), d[1] * (e[1] - (kKeys ? n.y : n.x)));
-      p[2 * j + 1] = pack(d[2] * (e[2] - (kKeys ? n.x : n.y)), d[3] * (e[3] - n.y));
+      float f[4];
+      for (int i = 0; i < 4; ++i) f[i] = d[i] * fmaf(e[i], kScale, (kKeys ? i % 2 : i / 2) ? n.y : n.x);
+      p[2 * j] = pack(f[0], f[1]);
+      p[2 * j + 1] = pack(f[2], f[3]);
     }
   }
   // One tile, whose first scores already run.
@@ -277,11 +276,11 @@ struct Consumer {
       release(used);
     }
   }
-  __device__ __forceinline__ void store(const float (&d)[64], uint32_t* out, float scale, const Tile& t) const {
+  __device__ __forceinline__ void store(const float (&d)[64], uint32_t* out, const Tile& t) const {
     for (int h = 0; h < 2; ++h) {
       const int y = t.row + group * 64 + row + 8 * h;
       uint32_t* line = out + ((size_t)t.head * args.rows + y) * (kDim / 2) + lane % 4;
-      for (int i = 2 * h; i < 64 && y < args.rows; i += 4) line[i / 4 * 4] = pack(d[i] * scale, d[i + 1] * scale);
+      for (int i = 2 * h; i < 64 && y < args.rows; i += 4) line[i / 4 * 4] = pack(d[i], d[i + 1]);
     }
   }
   __device__ __forceinline__ void consume() {
@@ -297,8 +296,8 @@ struct Consumer {
       start_rows(x, 0);
       walk(t, t.blocks - (kSkips && group == 1));
       index = next_tile();
-      store(out1, args.out[0], kScale, t);
-      if (kKeys) store(out2, args.out[1], 1.f, t);
+      store(out1, args.out[0], t);
+      if (kKeys) store(out2, args.out[1], t);
     }
   }
 };
@@ -337,7 +336,7 @@ __global__ void __launch_bounds__(256) prepare(const __nv_bfloat162* o, const __
   if (part > 0) return;
   vectors += index / 64 * 128 + index % 64;
   vectors[0] = row < rows ? -lse[line] * kLog2e : -INFINITY;
-  vectors[64] = sum;
+  vectors[64] = -kScale * sum;
 }
 
 void check(cudaError_t error, const char* what) {
@@ -361,9 +360,8 @@ CUtensorMap tensor_map(const tvm::ffi::TensorView& x, uint32_t box_rows) {
 }
 template <bool kKeys>
 void launch(const Args& args, int sms, cudaStream_t stream) {
-  const int grid = std::min(sms, args.heads * args.tiles_per_head);
   check(cudaFuncSetAttribute(gradients<kKeys>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes), "memory");
-  gradients<kKeys><<<grid, kThreads, kSharedBytes, stream>>>(args);
+  gradients<kKeys><<<std::min(sms, args.heads * args.tiles_per_head), kThreads, kSharedBytes, stream>>>(args);
   check(cudaGetLastError(), "gradients launch");
 }
 }  // namespace
@@ -381,20 +379,22 @@ void run(tvm::ffi::TensorView Q, tvm::ffi::TensorView K, tvm::ffi::TensorView V,
   const int heads = static_cast<int>(Q.size(0) * Q.size(1)), rows = static_cast<int>(Q.size(2));
   const int tiles = (rows + kTile - 1) / kTile, fit = std::clamp(kGroupBytes / (rows * kDim * 2 * 4), 1, heads);
   const auto stream = static_cast<cudaStream_t>(TVMFFIEnvGetStream(Q.device().device_type, Q.device().device_id));
-  static std::atomic<unsigned> launches{0};
-  const int counter = static_cast<int>(launches++ % kCounters);
   int sms = 0;
   float* vectors = nullptr;
   check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, Q.device().device_id), "multiprocessor count");
-  check(cudaMallocAsync(&vectors, sizeof(float) * 2 * heads * tiles * kTile, stream), "workspace");
+  uint64_t bytes = sizeof(float) * 2 * heads * tiles * kTile;
+  cudaMemPool_t pool;  // is told to keep the workspace, which every synchronisation would give back to the system
+  check(cudaDeviceGetDefaultMemPool(&pool, Q.device().device_id), "memory pool");
+  check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &bytes), "memory pool");
+  check(cudaMallocAsync(&vectors, bytes, stream), "workspace");
   prepare<<<heads * tiles * (kTile / 16), 256, 0, stream>>>(
       static_cast<const __nv_bfloat162*>(O.data_ptr()), static_cast<const __nv_bfloat162*>(dO.data_ptr()),
       static_cast<const float*>(LSE.data_ptr()), vectors, rows, tiles * kTile);
   launch<true>({{tensor_map(K, 64), tensor_map(V, 64)}, {tensor_map(Q, 64), tensor_map(dO, 64)}, vectors,
                 {static_cast<uint32_t*>(dK.data_ptr()), static_cast<uint32_t*>(dV.data_ptr())}, rows, heads, tiles,
-                fit, counter}, sms, stream);
+                fit}, sms, stream);
   launch<false>({{tensor_map(Q, 64), tensor_map(dO, 64)}, {tensor_map(K, 128), tensor_map(V, 128)}, vectors,
-                 {static_cast<uint32_t*>(dQ.data_ptr())}, rows, heads, tiles, fit, counter}, sms, stream);
+                 {static_cast<uint32_t*>(dQ.data_ptr())}, rows, heads, tiles, fit}, sms, stream);
   check(cudaFreeAsync(vectors, stream), "workspace");
 }
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, run);

@@ -17,7 +17,6 @@
 #include <tvm/ffi/function.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdint>
 
 namespace {
@@ -32,7 +31,6 @@ constexpr float kScale = 0.08838834764831845f;  // 1 / sqrt(kDim)
 constexpr float kLn2 = 0.6931471805599453f;
 constexpr float kScaleLog2 = kScale / kLn2;  // scores are exponents of two from here on
 constexpr int kGroupBytes = 24 << 20;        // K and V of the heads that are walked together stay in L2
-constexpr int kCounters = 64;                // launches that may be in flight at once
 constexpr int kBytesQ = 64 * kDim * 2;       // of one warpgroup
 constexpr int kBytesKV = kBlock * kDim * 2;  // of one block of K or V
 constexpr int kOffsetK = kGroups * kBytesQ;
@@ -42,13 +40,13 @@ constexpr int kAlign = 1024;  // the SW128 pattern follows the absolute address 
 constexpr int kSharedBytes = kOffsetTile + kGroups * 4 + kAlign;
 static_assert(kSharedBytes <= 232448, "opt-in shared memory of one CTA");
 
-__device__ unsigned counters[kCounters];  // all zero between launches
+__device__ unsigned counter;  // zero between launches, which must therefore be in one order (one stream)
 
 struct Args {
   CUtensorMap q, k, v;
   __nv_bfloat16* o;
   float* lse;
-  int rows, heads, tiles_per_head, heads_per_group, counter;
+  int rows, heads, tiles_per_head, heads_per_group;
 };
 
 __device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t count) {
@@ -151,8 +149,8 @@ __device__ __forceinline__ Tile tile_of(int index, const Args& args) {
 // The next tile, or -1 after the last. Whoever draws the last ticket of all leaves the counter at zero again.
 __device__ __forceinline__ int draw(const Args& args) {
   const unsigned tiles = args.heads * args.tiles_per_head;
-  const unsigned ticket = atomicAdd(&counters[args.counter], 1);
-  if (ticket == tiles + gridDim.x - 1) counters[args.counter] = 0;
+  const unsigned ticket = atomicAdd(&counter, 1);
+  if (ticket == tiles + gridDim.x - 1) counter = 0;
   return ticket < tiles ? (int)ticket : -1;
 }
 
@@ -383,11 +381,9 @@ void run(tvm::ffi::TensorView Q, tvm::ffi::TensorView K, tvm::ffi::TensorView V,
   const int heads = static_cast<int>(Q.size(0) * Q.size(1)), rows = static_cast<int>(Q.size(2));
   const int tiles_per_head = (rows + kBlock - 1) / kBlock;
   const int fit = std::clamp(kGroupBytes / (rows * kDim * 2 * 2), 1, heads);
-  static std::atomic<unsigned> launches{0};
   const Args args{tensor_map(Q, 64), tensor_map(K, kBlock), tensor_map(V, kBlock),
                   static_cast<__nv_bfloat16*>(O.data_ptr()), static_cast<float*>(LSE.data_ptr()), rows, heads,
-                  tiles_per_head, kCausal ? fit : 1,  // without a mask all tiles are equal: head by head
-                  static_cast<int>(launches++ % kCounters)};
+                  tiles_per_head, kCausal ? fit : 1};  // without a mask all tiles are equal: head by head
 
   int sms = 0;
   check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, Q.device().device_id), "multiprocessor count");
