@@ -1,8 +1,8 @@
 // Attention backward, causal, head size 128, bf16, by mma.sync, ldmatrix and cp.async: correct for any B, H, S,
 // fairly fast and deterministic (no atomics), with none of the target families.
 //
-// With P = exp(scale Q K^T - LSE) and D = rowsum(dO * O):  dV = P^T dO,  dS = P * (dO V^T - D),  dQ = scale dS K,
-// dK = scale dS^T Q. One kernel owns keys and walks over queries (dK, dV), another owns queries and walks over keys
+// With P = exp(scale Q K^T - LSE) and D = rowsum(dO * O):  dV = P^T dO,  dS = scale P * (dO V^T - D),  dQ = dS K,
+// dK = dS^T Q. One kernel owns keys and walks over queries (dK, dV), another owns queries and walks over keys
 // (dQ).
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
@@ -114,14 +114,14 @@ __device__ __forceinline__ void multiply_weights(float (&sum)[16][4], const floa
   }
 }
 
-__device__ __forceinline__ void store_rows(bf16* head, const float (&sum)[16][4], float scale, int first, int length) {
+__device__ __forceinline__ void store_rows(bf16* head, const float (&sum)[16][4], int first, int length) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
   for (int i = 0; i < 32; ++i) {
     const int row = first + threadIdx.x / 32 * 16 + lane / 4 + i % 2 * 8, half = i % 2 * 2;
     if (row >= length) continue;
     *reinterpret_cast<uint32_t*>(head + (size_t)row * kD + i / 2 * 8 + lane % 4 * 2) =
-        pack(sum[i / 2][half] * scale, sum[i / 2][half + 1] * scale);
+        pack(sum[i / 2][half], sum[i / 2][half + 1]);
   }
 }
 
@@ -185,14 +185,14 @@ __global__ void __launch_bounds__(kThreads, 1) keys_and_values(Inputs in, bf16* 
       float& weight = p[i / 4][i % 4];
       weight = exp2_approx(weight * (kScale * kLog2e) - lse[column]);
       if (!visible(query, warp_key + i % 4 / 2 * 8, in.length)) weight = 0.f;
-      ds[i / 4][i % 4] = weight * (ds[i / 4][i % 4] - delta[column]);
+      ds[i / 4][i % 4] = weight * (ds[i / 4][i % 4] - delta[column]) * kScale;
     }
     multiply_weights(sum_v, p, stage(j) + kStepBytes);
     multiply_weights(sum_k, ds, stage(j));
     __syncthreads();  // all have read this stage before it is filled again
   }
-  store_rows(d_k + head, sum_k, kScale, first_key, in.length);
-  store_rows(d_v + head, sum_v, 1.f, first_key, in.length);
+  store_rows(d_k + head, sum_k, first_key, in.length);
+  store_rows(d_v + head, sum_v, first_key, in.length);
 }
 
 __global__ void __launch_bounds__(kThreads, 1) queries(Inputs in, bf16* d_q) {
@@ -232,12 +232,12 @@ __global__ void __launch_bounds__(kThreads, 1) queries(Inputs in, bf16* d_q) {
       const int key = j * kStep + i / 4 * 8 + lane % 4 * 2 + i % 2, half = i % 4 / 2;
       float weight = exp2_approx(p[i / 4][i % 4] * (kScale * kLog2e) - lse[half]);
       if (!visible(warp_query + half * 8, key, in.length)) weight = 0.f;
-      ds[i / 4][i % 4] = weight * (ds[i / 4][i % 4] - delta[half]);
+      ds[i / 4][i % 4] = weight * (ds[i / 4][i % 4] - delta[half]) * kScale;
     }
     multiply_weights(sum, ds, stage(j));
     __syncthreads();
   }
-  store_rows(d_q + head, sum, kScale, first_query, in.length);
+  store_rows(d_q + head, sum, first_query, in.length);
 }
 
 void check(cudaError_t error, const char* what) {
