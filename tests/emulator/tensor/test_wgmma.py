@@ -69,7 +69,7 @@ def test_floating_products_are_near_the_exact_ones(a: str, b: str, d: str, mode:
     b_bits, right = _values(b, (form.n, form.k), 2)
     dtype = {"f32": np.float32, "f16": np.float16}[d]
     c = np.random.default_rng(3).normal(size=(64, form.n)).astype(dtype)
-    made = form.multiply(a_bits, b_bits, list(_accumulator(c, form.n)), True, mode)
+    made = form.multiply(a_bits, b_bits, list(_accumulator(c, form.n)), mode)
     assert made.shape == (form.d_registers, 128)
     tolerance = 2.0**-10 if d == "f16" or (mode == "exact" and FORMATS[a].bits == 8) else 2.0**-20
     scale = np.abs(left) @ np.abs(right).T + np.abs(c)
@@ -82,15 +82,15 @@ def test_without_scale_d_the_old_accumulator_is_not_read() -> None:
     b_bits, right = _values("bf16", (32, 16), 2)
     nan = np.full((form.d_registers, 128), 0x7FC00000, np.uint32)
     for mode in ("fast", "exact"):
-        assert np.allclose(_result(form.multiply(a_bits, b_bits, nan, False, mode), 32, np.float32), left @ right.T)
-        assert (form.multiply(a_bits, b_bits, nan, True, mode) == 0x7FFFFFFF).all()
+        assert np.allclose(_result(form.multiply(a_bits, b_bits, None, mode), 32, np.float32), left @ right.T)
+        assert (form.multiply(a_bits, b_bits, nan, mode) == 0x7FFFFFFF).all()
 
 
 def test_negation_changes_the_sign_of_an_operand() -> None:
     a_bits, left = _values("f16", (64, 16), 1)
     b_bits, right = _values("f16", (32, 16), 2)
     for negated, sign in (((True, False), -1), ((False, True), -1), ((True, True), 1)):
-        made = _form("f16", "f16", "f32", negated=negated).multiply(a_bits, b_bits, [], False, "exact")
+        made = _form("f16", "f16", "f32", negated=negated).multiply(a_bits, b_bits, None, "exact")
         assert np.allclose(_result(made, 32, np.float32), sign * (left @ right.T), atol=1e-5)
 
 
@@ -153,7 +153,7 @@ def test_integer_products_are_exact(a: str, b: str) -> None:
     left, right = (
         bits.view(np.int8 if name == "s8" else np.uint8).astype(int) for bits, name in ((a_bits, a), (b_bits, b))
     )
-    made = _form(a, b, "s32").multiply(a_bits, b_bits, _accumulator(c, 32), True)
+    made = _form(a, b, "s32").multiply(a_bits, b_bits, _accumulator(c, 32))
     assert (_result(made, 32, np.int32) == left @ right.T + c).all()
 
 
@@ -165,8 +165,8 @@ def test_integer_sums_wrap_or_clamp_as_the_device_does() -> None:
     ):
         a_bits, b_bits = np.full((64, 32), 127, np.uint8), np.full((32, 32), factor, np.uint8)
         old = np.full((16, 128), c, np.uint32)
-        assert (_form("s8", "s8", "s32").multiply(a_bits, b_bits, old, True) == wrapped).all()
-        assert (_form("s8", "s8", "s32", satfinite=True).multiply(a_bits, b_bits, old, True) == clamped).all()
+        assert (_form("s8", "s8", "s32").multiply(a_bits, b_bits, old) == wrapped).all()
+        assert (_form("s8", "s8", "s32", satfinite=True).multiply(a_bits, b_bits, old) == clamped).all()
 
 
 def test_single_bits_are_counted() -> None:
@@ -178,7 +178,7 @@ def test_single_bits_are_counted() -> None:
     memory = rng.integers(0, 256, 4096, np.uint8)
     b_bits = form.b_matrix(_chunks(memory, form.b_addresses(Descriptor(0, 128, 256, 0, 0))))
     assert (b_bits[1, :128] == np.unpackbits(memory[16:32], bitorder="little")).all()
-    made = _result(form.multiply(a_bits, b_bits, [], False), 8, np.int32)
+    made = _result(form.multiply(a_bits, b_bits, None), 8, np.int32)
     assert (made == (a_bits[:, None, :] & b_bits[None, :, :]).sum(axis=2)).all()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,13 @@ from ptxbench.emulator.machine.spaces import Lanes, Region
 from ptxbench.emulator.machine.unit import WARP, Mask, Unit
 from ptxbench.emulator.ptx.ir import Immediate, Instruction, Register, Vector
 from ptxbench.emulator.tensor.matrix_moves import MatrixMove, movmatrix
+from ptxbench.emulator.tensor.mma import Mma
 from ptxbench.emulator.tensor.warp_products import warp_product
 from ptxbench.emulator.tensor.wgmma import LANES, Wgmma
 
 _U32 = np.dtype(np.uint32)
+_DEFINED = np.uint32(0x44444444)
+"""Sparse metadata that has a meaning in all forms."""
 _FORMS: dict[Wgmma, Wgmma] = {}
 
 
@@ -64,7 +68,8 @@ def _mma_async(ins: Instruction) -> Op:
     # Equal forms are one object, so that chains of products are seen quickly.
     form = _FORMS.setdefault(Wgmma.parse(ins), Wgmma.parse(ins))
     line = ins.line
-    target, first, second, scale = ins.operands[:4]
+    target, first, second = ins.operands[:3]
+    metadata, scale = ((ins.operands[3],), ins.operands[5]) if form.sparsity else ((), ins.operands[3])
     assert isinstance(target, Vector)
     slots = tuple(item.slot for item in target.items if isinstance(item, Register))
     if len(slots) != form.d_registers:
@@ -74,16 +79,18 @@ def _mma_async(ins: Instruction) -> Op:
 
     def run(unit: Unit, mask: Mask | None, *arguments: Lanes) -> None:
         _whole(unit, mask)
-        *a, b, scale_d = arguments
+        *a, b, scale_d = arguments[: len(arguments) - len(metadata)]
         left = tuple(a) if in_registers else operand(form, 0, _uniform(a[0]))
-        product = Product(form, line, left, operand(form, 1, _uniform(b)), bool(scale_d[0]), slots)
+        right, places = operand(form, 1, _uniform(b)), arguments[-1] if metadata else None
+        product = Product(form, line, left, right, bool(scale_d[0]), slots, places)
         for each in product.operands():
             if each.end > unit.cta.shared.limit:
                 reason = f"wgmma reads up to shared+{each.end:#x}, beyond the shared memory"
                 raise Fault("cudaErrorIllegalAddress", reason)
         products_of(unit).issue(product)
 
-    return Op((*read, (second, "b64"), (scale, "pred")), run=run, machine=True, touches=slots)
+    sources = (*read, (second, "b64"), (scale, "pred"), *typed(metadata, "b32"))
+    return Op(sources, run=run, machine=True, touches=slots)
 
 
 def _uniform(values: Lanes) -> int:
@@ -98,15 +105,21 @@ def _mma(ins: Instruction, program: Program) -> Op:
     form = warp_product(ins)
     wide = "b64" if form.result.bits == 64 else "b32"
     target, a, b, c = ins.operands[:4]
-    counts = [len(items(each)) for each in (a, b, c)]
+    metadata = typed(ins.operands[4:5], "b32") if isinstance(form, Mma) and form.sparsity else ()
+    first, second, third = accumulate(len(items(each)) for each in (a, b, c))
 
     def run(unit: Unit, mask: Mask | None, *registers: Lanes) -> Lanes | list[Lanes]:
-        left = registers[: counts[0]]
-        right = registers[counts[0] : counts[0] + counts[1]]
-        made = form.multiply(left, right, registers[counts[0] + counts[1] :], unit.cta.cluster.kernel.shape.numerics)
+        mode = unit.cta.cluster.kernel.shape.numerics
+        left, right, addend = registers[:first], registers[first:second], registers[second:third]
+        if metadata and isinstance(form, Mma):
+            # Warps that do not take part may hold anything.
+            places = registers[third] if mask is None else np.where(mask, registers[third], _DEFINED)
+            made = form.multiply(left, right, addend, mode, places)
+        else:
+            made = form.multiply(left, right, addend, mode)
         return list(made) if len(made) > 1 else made[0]
 
-    return Op(typed((a, b, c), wide), typed((target,), wide), run=run, machine=True)
+    return Op((*typed((a, b, c), wide), *metadata), typed((target,), wide), run=run, machine=True)
 
 
 def _wmma(ins: Instruction, program: Program) -> Op | None:

@@ -80,6 +80,7 @@ class Product:
     Attributes:
         a: Descriptor of A, or its four registers.
         slots: Registers of the accumulator.
+        metadata: The register with the places of a sparse A's elements.
     """
 
     form: Wgmma
@@ -88,6 +89,7 @@ class Product:
     b: Operand
     scale_d: bool
     slots: Slots
+    metadata: Any = None
     done: bool = False
     knowledge: Any = None
 
@@ -155,7 +157,7 @@ class Products:
             place = end
 
     def _is_fast(self, form: Wgmma) -> bool:
-        return not self.exact and form.result.name == "f32"
+        return not self.exact and form.result.name == "f32" and form.sparsity is None
 
     def _bits(self, form: Wgmma, side: int, operands: tuple[Operand, ...]) -> Bits:
         """Element bits [M or N, K] of operands that follow each other along K."""
@@ -200,10 +202,10 @@ class Products:
         """The way by registers: integers, half results, and the device's own rounding."""
         self._forget(product.slots, keep=False)
         registers = self.unit.registers
-        old = [registers[slot] for slot in product.slots]
+        old = [registers[slot] for slot in product.slots] if product.scale_d else None
         a, b = self._left([product]), self._bits(product.form, 1, (product.b,))
         mode = "exact" if self.exact else "fast"
-        made = product.form.multiply(a, b, old, product.scale_d, mode)
+        made = product.form.multiply(a, b, old, mode, product.metadata)
         for slot, row in zip(product.slots, made, strict=True):
             registers[slot] = row
 

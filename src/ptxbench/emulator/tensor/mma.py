@@ -1,4 +1,7 @@
-"""`mma.sync`: its static form and its product on registers of whole warps; dense forms of PTX ISA, section mma."""
+"""`mma.sync`: its static form and its product on registers of whole warps, A dense or sparse.
+
+PTX ISA, sections Matrix multiply-accumulate using mma, and using mma.sp.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptxbench.emulator.codegen.scalar import double
 from ptxbench.emulator.errors import Unsupported
@@ -14,6 +18,7 @@ from ptxbench.emulator.ptx.ir import Instruction
 from ptxbench.emulator.tensor import exact, fast
 from ptxbench.emulator.tensor.formats import FORMATS, Bits, Format
 from ptxbench.emulator.tensor.fragments import mma_a, mma_b, mma_c
+from ptxbench.emulator.tensor.sparse import Sparsity, meeting
 
 LANES = 32
 _SHAPE = re.compile(r"m(8|16)n8k(\d+)\Z")
@@ -35,10 +40,12 @@ class Mma:
     """For b1: whether bits are combined by exclusive or, else by and."""
     native: bool = True
     """Whether the device multiplies this type itself; Hopper takes fp8 to float16 first."""
+    sparsity: Sparsity | None = None
+    """Of A, if it is stored without half of its elements."""
 
     @classmethod
     def parse(cls, ins: Instruction) -> Mma:
-        """The form of a dense `mma.sync`.
+        """The form of an `mma.sync`.
 
         Raises:
             Unsupported: It is another instruction, or a form that is not implemented.
@@ -46,7 +53,7 @@ class Mma:
         words = ins.modifiers
         shape = next((found for word in words if (found := _SHAPE.match(word))), None)
         types = [FORMATS[word] for word in words if word in FORMATS]
-        odd = shape is None or len(types) != 4 or any(word.startswith("sp") for word in words) or "block_scale" in words
+        odd = shape is None or len(types) != 4 or "block_scale" in words
         if ins.opcode != "mma" or shape is None or odd or (shape[0] == "m8n8k4" and types[1].name == "f16"):
             raise Unsupported(ins.name, ins.line)
         return cls(
@@ -58,11 +65,17 @@ class Mma:
             satfinite="satfinite" in words,
             xor="xor" in words,
             native=types[1].bits != 8 or not types[1].floating or "kind::f8f6f4" in words,
+            sparsity=Sparsity.parse(ins, types[1], int(shape[2]), 5),
         )
 
     @np.errstate(all="ignore")
     def multiply(
-        self, a: Sequence[Bits] | Bits, b: Sequence[Bits] | Bits, c: Sequence[Bits] | Bits, mode: str = "fast"
+        self,
+        a: Sequence[Bits] | Bits,
+        b: Sequence[Bits] | Bits,
+        c: Sequence[Bits] | Bits,
+        mode: str = "fast",
+        metadata: NDArray[np.uint32] | None = None,
     ) -> Bits:
         """D of each warp.
 
@@ -71,23 +84,32 @@ class Mma:
             b: Registers of B.
             c: Registers of C.
             mode: `fast` or `exact`.
+            metadata: The register with the places of a sparse A's elements.
 
         Returns:
             [registers of D, lanes], uint32 or uint64.
+
+        Raises:
+            Fault: The metadata is undefined.
         """
-        left = mma_a(self.m, self.k, self.types[0].bits).matrix(np.asarray(a))
+        stored = self.k // 2 if self.sparsity else self.k
+        left = mma_a(self.m, stored, self.types[0].bits).matrix(np.asarray(a))
         right = mma_b(self.k, self.types[1].bits).matrix(np.asarray(b))
         fragment = mma_c(self.m, self.result.bits)
         addend = fragment.matrix(np.asarray(c))
+        if self.sparsity is None or metadata is None:
+            return fragment.spread(self._product(left, right, addend, mode))
+        # Each row of A meets other elements of B: a product of one row by N columns for each of them.
+        met = meeting(right, self.sparsity.positions(metadata))
+        made = self._product(left[..., None, :], met, addend[..., None, :], mode)
+        return fragment.spread(made[..., 0, :])
+
+    def _product(self, a: Bits, b: Bits, c: Bits, mode: str) -> Bits:
         if self.result.name == "s32":
-            made = fast.integer_product(left, right, self.types, addend, self.satfinite, self.xor)
-        elif self.result.name == "f64":
-            made = double_product(left, right, addend, self.rounding, mode)
-        elif mode == "exact":
-            made = self._exact(left, right, addend)
-        else:
-            made = self._fast(left, right, addend)
-        return fragment.spread(made)
+            return fast.integer_product(a, b, self.types, c, self.satfinite, self.xor)
+        if self.result.name == "f64":
+            return double_product(a, b, c, self.rounding, mode)
+        return self._exact(a, b, c) if mode == "exact" else self._fast(a, b, c)
 
     def _fast(self, a: Bits, b: Bits, c: Bits) -> Bits:
         total = fast.product(a, b, self.types)

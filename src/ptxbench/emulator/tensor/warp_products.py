@@ -15,7 +15,7 @@ def warp_product(ins: Instruction) -> WarpProduct:
     """The form of an `mma.sync` or `wmma.mma`.
 
     Raises:
-        Unsupported: It is neither, or one with sparse or block-scaled operands.
+        Unsupported: It is neither, or one with block-scaled operands.
     """
     if ins.opcode == "wmma":
         return Wmma.parse(ins)

@@ -19,6 +19,7 @@ from ptxbench.emulator.tensor import exact, fast
 from ptxbench.emulator.tensor.descriptor import CHUNK, Descriptor, chunk_addresses
 from ptxbench.emulator.tensor.formats import FORMATS, Bits, Format
 from ptxbench.emulator.tensor.fragments import unpack, wgmma_a, wgmma_d
+from ptxbench.emulator.tensor.sparse import Sparsity, meeting
 
 M = 64
 LANES = 128
@@ -40,20 +41,24 @@ class Wgmma:
     transposed: tuple[bool, bool] = (False, False)
     """Whether A, B are MN-major in shared memory."""
     satfinite: bool = False
+    sparsity: Sparsity | None = None
+    """Of A, if it is stored without half of its elements."""
 
     @classmethod
     def parse(cls, ins: Instruction) -> Wgmma:
-        """The form of a dense `wgmma.mma_async`.
+        """The form of a `wgmma.mma_async`.
 
         Raises:
             Unsupported: It is another instruction.
         """
         shape = next((found for word in ins.modifiers if (found := _SHAPE.match(word))), None)
         types = [FORMATS[word] for word in ins.modifiers if word in FORMATS]
-        if ins.opcode != "wgmma" or shape is None or len(types) != 3 or "sp" in ins.modifiers:
+        if ins.opcode != "wgmma" or shape is None or len(types) != 3:
             raise Unsupported(ins.name, ins.line)
         in_registers = isinstance(ins.operands[1], Vector)
-        flags = [item.value for item in ins.operands[4:] if isinstance(item, Immediate)]
+        stored = Sparsity.parse(ins, types[1], int(shape[2]), 4)
+        rest = ins.operands[6 if stored else 4 :]
+        flags = [item.value for item in rest if isinstance(item, Immediate)]
         negated = tuple(flag == -1 for flag in flags[:2]) if flags else (False, False)
         transposed = [flag == 1 for flag in flags[2:]]
         if in_registers and transposed:
@@ -67,7 +72,12 @@ class Wgmma:
             negated=(negated[0], negated[1]),
             transposed=(transposed[0], transposed[1]) if transposed else (False, False),
             satfinite="satfinite" in ins.modifiers,
+            sparsity=stored,
         )
+
+    def depth(self, side: int) -> int:
+        """Elements that A (0) or B (1) has along K in registers or memory."""
+        return self.k // 2 if self.sparsity and side == 0 else self.k
 
     @property
     def d_registers(self) -> int:
@@ -84,10 +94,10 @@ class Wgmma:
 
     def _addresses(self, descriptor: Descriptor, rows: int, side: int) -> NDArray[np.int64]:
         bits = self.types[side].bits
-        return chunk_addresses(descriptor, rows, self.k * bits // 8, max(bits // 8, 1), self.transposed[side])
+        return chunk_addresses(descriptor, rows, self.depth(side) * bits // 8, max(bits // 8, 1), self.transposed[side])
 
     def a_matrix(self, chunks: NDArray[np.uint8]) -> Bits:
-        """A's element bits [64, K] from chunks: uint8 [..., 16], one for each address of `a_addresses`."""
+        """A's element bits [64, depth] from chunks: uint8 [..., 16], one for each address of `a_addresses`."""
         return self._matrix(chunks, M, 0)
 
     def b_matrix(self, chunks: NDArray[np.uint8]) -> Bits:
@@ -97,37 +107,52 @@ class Wgmma:
     def _matrix(self, chunks: NDArray[np.uint8], rows: int, side: int) -> Bits:
         flat = np.ascontiguousarray(chunks).reshape(-1, CHUNK)
         if self.transposed[side]:
-            return unpack(flat.reshape(self.k, -1), self.types[side].bits)[:, :rows].T
+            return unpack(flat.reshape(self.depth(side), -1), self.types[side].bits)[:, :rows].T
         return unpack(flat.reshape(rows, -1), self.types[side].bits)
 
     def a_from_registers(self, registers: Sequence[Bits] | Bits) -> Bits:
-        """A's element bits [64, K] from four registers of 128 lanes."""
+        """A's element bits [64, depth] from four registers of 128 lanes."""
         made: Bits = wgmma_a(self.types[0].bits).matrix(np.asarray(registers))[0]
         return made
 
     @np.errstate(all="ignore")
     def multiply(
-        self, a: Bits, b: Bits, c_registers: Sequence[Bits] | Bits, scale_d: bool, mode: str = "fast"
+        self,
+        a: Bits,
+        b: Bits,
+        c_registers: Sequence[Bits] | Bits | None,
+        mode: str = "fast",
+        metadata: NDArray[np.uint32] | None = None,
     ) -> NDArray[np.uint32]:
         """The new accumulator.
 
         Args:
-            a: Element bits [64, K].
+            a: Element bits [64, K]; [64, K / 2] if A is sparse.
             b: Element bits [N, K].
-            c_registers: The old accumulator, `d_registers` arrays of 128 uint32; unread without `scale_d`.
-            scale_d: Whether the old accumulator is added.
+            c_registers: The old accumulator, `d_registers` arrays of 128 uint32; None without `scale-d`.
             mode: `fast` or `exact`.
+            metadata: The register of 128 lanes with the places of a sparse A's elements.
 
         Returns:
             uint32 [d_registers, 128].
+
+        Raises:
+            Fault: The metadata is undefined.
         """
         fragment = wgmma_d(self.n, max(self.result.bits, 16))
-        c = fragment.matrix(np.asarray(c_registers, np.uint32))[0] if scale_d else None
-        if self.types[0].floating:
-            made = self._floating(a, b, c, mode)
+        c = None if c_registers is None else fragment.matrix(np.asarray(c_registers, np.uint32))[0]
+        if self.sparsity is None or metadata is None:
+            made = self._product(a, b, c, mode)
         else:
-            made = fast.integer_product(a, b, self.types, c, self.satfinite)
+            # Each row of A meets other elements of B: a product of one row by N columns for each of them.
+            met = meeting(b, self.sparsity.positions(metadata).reshape(M, -1))
+            made = self._product(a[:, None], met, None if c is None else c[:, None], mode)[:, 0]
         return fragment.spread(made[None]).astype(np.uint32, copy=False)
+
+    def _product(self, a: Bits, b: Bits, c: Bits | None, mode: str) -> Bits:
+        if self.types[0].floating:
+            return self._floating(a, b, c, mode)
+        return fast.integer_product(a, b, self.types, c, self.satfinite)
 
     def _floating(self, a: Bits, b: Bits, c: Bits | None, mode: str) -> Bits:
         a, b = (_negated(bits) if flag else bits for bits, flag in zip((a, b), self.negated, strict=True))
