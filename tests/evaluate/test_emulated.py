@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ptxbench.emulator.apart.running import Limits
 from ptxbench.emulator.host import memory as host_memory
 from ptxbench.emulator.launch import Executed
 from ptxbench.emulator.machine import memory as device_memory
@@ -113,6 +114,31 @@ def test_host_code_that_reads_results_runs_live(problem: Problem) -> None:
     verdict = judged(problem, LAUNCH, reads + check + LAUNCH)
     assert verdict.status.state is State.PASSED, verdict.status
     assert verdict.environment.host_code == "live"
+
+
+def test_a_kernel_without_an_end_is_inconclusive_and_says_why(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PTXBENCH_DEVICE_TIMEOUT", "0.1")
+    endless = 'expected = 2 * kBytes; for (unsigned i = 1; i; i += 2) asm volatile("" ::"r"(i));'
+    verdict = judged(problem, "expected = 2 * kBytes;", endless)
+    assert (verdict.status.state, verdict.status.exit_code) == (State.INCONCLUSIVE, 3)
+    assert verdict.status.reason is not None
+    assert verdict.status.reason.code == "emulation_limit"
+    assert "PTXBENCH_DEVICE_TIMEOUT" in verdict.status.reason.hint
+    assert verdict.layers.correct_contract.state == "unavailable"
+
+
+def test_a_candidate_that_fills_memory_is_inconclusive_and_says_why(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Limits, "of_this_machine", classmethod(lambda cls: Limits(400 << 20)))
+    fills = "  void *p;\n  cudaMalloc(&p, 1 << 30);\n  cudaMemsetAsync(p, 1, 1 << 30, 0);\n"
+    verdict = judged(problem, LAUNCH, fills + LAUNCH)
+    assert (verdict.status.state, verdict.status.exit_code) == (State.INCONCLUSIVE, 3)
+    assert verdict.status.reason is not None
+    assert verdict.status.reason.code == "emulation_limit"
+    assert "0.391 GiB of memory" in verdict.status.reason.message
 
 
 def test_auto_takes_the_emulator_where_no_gpu_fits_and_says_why() -> None:

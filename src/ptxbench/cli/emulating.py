@@ -16,7 +16,6 @@ from rich.text import Text
 from ptxbench.cli.kernel_file import read_candidate
 from ptxbench.emulator.device import Ran
 from ptxbench.emulator.launch import Policy
-from ptxbench.emulator.trace import Trace
 from ptxbench.errors import CommandError, RecordError
 from ptxbench.evaluate.emulated_run import Call, Emulation, Program
 from ptxbench.evaluate.gpu import Plan
@@ -48,14 +47,10 @@ def emulate_kernel(order: EmulationOrder) -> int:
     Raises:
         PtxbenchError: The order cannot be carried out, or the kernel does not compile.
     """
-    policy = _policy(order)
-    trace = Trace()
-    if order.trace is not None:
-        policy = dataclasses.replace(policy, watch=trace.watch)
-    call = _call(order, policy)
+    call = _call(order, Settings.load())
     if order.trace is not None:
         try:
-            order.trace.write_text(trace.text())
+            order.trace.write_bytes(call.timeline)
         except OSError as error:
             raise RecordError(f"{order.trace} cannot be written: {error.strerror}.", "Name another file.") from None
     if order.json:
@@ -65,18 +60,18 @@ def emulate_kernel(order: EmulationOrder) -> int:
     return 0 if call.fault is None and all(each.result.ok for each in call.ran) else 1
 
 
-def _policy(order: EmulationOrder) -> Policy:
+def _policy(order: EmulationOrder, settings: Settings) -> Policy:
     for name in order.schedules:
         word, _, number = name.partition(" ")
         if name not in ("late", "eager") and not (word == "seed" and number.isdigit()):
             raise CommandError(f"{name!r} is not a schedule.", "Use late, eager, or 'seed N'.")
     if order.numerics not in ("fast", "exact"):
         raise CommandError(f"{order.numerics!r} is no way of computing.", "Use fast or exact.")
-    return Policy(schedules=order.schedules, numerics=order.numerics, others=0)
+    return Policy(schedules=order.schedules, numerics=order.numerics, others=0, seconds=settings.device_timeout)
 
 
-def _call(order: EmulationOrder, policy: Policy) -> Call:
-    settings = Settings.load()
+def _call(order: EmulationOrder, settings: Settings) -> Call:
+    policy = _policy(order, settings)
     problem = load_problem(order.task)
     workload = pick_workload(problem, order.workload)
     candidate = read_candidate(order.kernel)
@@ -84,8 +79,10 @@ def _call(order: EmulationOrder, policy: Policy) -> Call:
     if built.library is None or built.ptx is None:
         reason = built.stage.reason
         raise CommandError(reason.message if reason else "The kernel does not compile.", "Correct the source.")
-    program = Program.load(Plan(candidate, problem, workload, Target.SM_90A, built.library), built.ptx, settings)
-    return Emulation(program, workload).call(draw_inputs(problem, workload, 0), policy)
+    plan = Plan(candidate, problem, workload, Target.SM_90A, built.library)
+    with Program.load(plan, built.ptx, settings) as program:
+        inputs = draw_inputs(problem, workload, 0)
+        return Emulation(program, workload).call(inputs, policy, "trace" if order.trace else "")
 
 
 def _document(call: Call) -> dict[str, object]:

@@ -6,7 +6,7 @@ next begins.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ptxbench.emulator.errors import Fault
@@ -19,15 +19,36 @@ from ptxbench.emulator.ptx.ir import Module
 ALLOCATIONS = 1 << 32
 """Bytes of addresses that are the candidate's own; its arguments lie behind them."""
 
-CAPACITY = ALLOCATIONS + (1 << 34)
+ARGUMENTS = 1 << 34
+"""Bytes of addresses for the arguments; the module's variables and parameters lie behind them."""
+
+CAPACITY = ALLOCATIONS + ARGUMENTS + (1 << 32)
 """Bytes of addresses in all."""
+
+_GAP = 1 << 16
+_ALIGN = 512
 
 _INVALID_VALUE, _OUT_OF_MEMORY, _LAUNCH_FAILURE = 1, 2, 719
 
 
 def device_memory() -> DeviceMemory:
     """Empty memory, with room for what the stub runtime gives out."""
-    return DeviceMemory(CAPACITY, reserved=ALLOCATIONS)
+    return DeviceMemory(CAPACITY, reserved=ALLOCATIONS + ARGUMENTS)
+
+
+def argument_places(sizes: Sequence[int]) -> tuple[int, ...]:
+    """An address for each argument of so many bytes; between them lie gaps, so that a step beyond one is found.
+
+    Raises:
+        Fault: cudaErrorMemoryAllocation, when the device has no room for them.
+    """
+    places, following = [], BASE + ALLOCATIONS + _GAP
+    for size in sizes:
+        places.append(following)
+        following = -(-(following + size) // _ALIGN) * _ALIGN + _GAP
+    if following > BASE + ALLOCATIONS + ARGUMENTS:
+        raise Fault("cudaErrorMemoryAllocation", f"{sum(sizes)} bytes of arguments do not fit the emulated device")
+    return tuple(places)
 
 
 @dataclass(frozen=True)

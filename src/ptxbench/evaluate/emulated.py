@@ -15,13 +15,13 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxbench.emulator.errors import PtxError, Unsupported
+from ptxbench.emulator.apart.process import Refused
 from ptxbench.emulator.launch import Policy
 from ptxbench.evaluate.checks import HINTS, Untouched, generalises, stage, why_not_right
 from ptxbench.evaluate.emulated_findings import findings_stage
 from ptxbench.evaluate.emulated_profile import profile_stage
-from ptxbench.evaluate.emulated_run import TOO_LONG, UNSUPPORTED, Arrays, Call, Emulation, Program, untouched
-from ptxbench.evaluate.emulated_witness import Checked, necessity
+from ptxbench.evaluate.emulated_run import UNDECIDED, UNSUPPORTED, Arrays, Call, Emulation, Program, untouched
+from ptxbench.evaluate.emulated_witness import Checked, witnessed
 from ptxbench.evaluate.expectations import Recipe, expectations
 from ptxbench.evaluate.gpu import GpuStages, Plan, Progress
 from ptxbench.evaluate.outputs import Expectation, check_output
@@ -53,7 +53,6 @@ _DRAWS: dict[str, tuple[Recipe, ...]] = {"quick": ("normal",), "thorough": ("nor
 _PATIENCE = 5.0
 """Device timeouts that one launch of a small workload may take."""
 
-_UNDECIDED = {UNSUPPORTED: Outcome.UNAVAILABLE, TOO_LONG: Outcome.INCONCLUSIVE}
 NO_CLOCK = Reason(
     code="no_clock",
     message="the emulator measures no time",
@@ -95,15 +94,18 @@ class EmulatedEvaluator:
 
         Raises:
             ToolError: A tool is missing.
-            SandboxError: The host process cannot be set up.
+            SandboxError: A process cannot be set up.
         """
         started = time.time()
         progress(StageName.CHECK, "emulating the kernels and comparing with the oracle")
-        try:
-            program = Program.load(plan, ptx, self.settings)
-        except (PtxError, Unsupported) as error:
-            return self._stages(_undecided(Reason(code=UNSUPPORTED, message=f"{error}"), ()), started)
-        emulation = Emulation(program, plan.workload)
+        with Program.load(plan, ptx, self.settings) as program:
+            try:
+                return self._judge(program, wanted, progress, started)
+            except Refused as refused:
+                return self._stages(_undecided(Reason(code=UNSUPPORTED, message=refused.what), ()), started)
+
+    def _judge(self, program: Program, wanted: frozenset[StageName], progress: Progress, started: float) -> GpuStages:
+        emulation = Emulation(program, program.plan.workload)
         results = self._draws(emulation, _DRAWS[self.thoroughness])
         check = _check(results)
         if check.outcome is Outcome.PASSED and self.thoroughness == "thorough":
@@ -172,9 +174,8 @@ class EmulatedEvaluator:
             with np.errstate(all="ignore"):
                 return all(_right(outputs[name], held) for name, held in first.expected.items())
 
-        checked = Checked(policy, lambda how: emulation.call(first.inputs, how), right)
-        needed = necessity(profile, checked)
-        return self._stamped(profile.model_copy(update={"necessity": needed}), started)
+        checked = Checked(policy, lambda how, watch: emulation.call(first.inputs, how, watch), right)
+        return self._stamped(witnessed(profile, checked), started)
 
     def _stages(self, check: CheckStage, started: float) -> GpuStages:
         return GpuStages(
@@ -198,16 +199,15 @@ class EmulatedEvaluator:
 
 def _check(results: list[_Checked]) -> CheckStage:
     reason = next((result.reason for result in results if result.reason), None)
-    if reason is not None and reason.code in _UNDECIDED:
+    if reason is not None and reason.code in UNDECIDED:
         return _undecided(reason, tuple(result.record for result in results if result.record))
     return stage(results, "oracle")
 
 
 def _undecided(reason: Reason, draws: tuple[DrawCheck, ...]) -> CheckStage:
     open_layer = Layer.unavailable(reason.message)
-    return CheckStage(
-        outcome=_UNDECIDED[reason.code], reason=reason, draws=draws, published=open_layer, contract=open_layer
-    )
+    outcome = Outcome.UNAVAILABLE if reason.code == UNSUPPORTED else Outcome.INCONCLUSIVE
+    return CheckStage(outcome=outcome, reason=reason, draws=draws, published=open_layer, contract=open_layer)
 
 
 def _right(output: NDArray[Any], held: Expectation) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from ptxbench.emulator.device import Ran
 from ptxbench.emulator.report import Finding
-from ptxbench.evaluate.emulated_run import TOO_LONG, UNSUPPORTED
+from ptxbench.evaluate.emulated_run import UNDECIDED
 from ptxbench.schema.stages import (
     Outcome,
     Reason,
@@ -37,7 +37,7 @@ def findings_stage(ran: Sequence[Ran], fault: Reason | None) -> SanitizeStage:
     """
     found = _distinct(ran)
     errors = [each for each in found if each.severity == "error"]
-    undecided = fault is not None and fault.code in (UNSUPPORTED, TOO_LONG)
+    undecided = fault is not None and fault.code in UNDECIDED
     if errors:
         outcome = Outcome.FAILED
     elif not ran or undecided:

@@ -286,6 +286,14 @@ class WorkShare(Frozen):
     """All tensor-core operations together exceed 2.5 times the required ones."""
 
 
+class FamilyNecessity(Frozen):
+    """Whether the outputs need what the instructions of one family compute or move (E9d)."""
+
+    family: str
+    necessity: Layer
+    """`no`: decorative, the outputs stay right when it is spoilt."""
+
+
 class ProfileStage(Stage):
     """Did the target's instructions execute, and did they do the work?"""
 
@@ -293,7 +301,10 @@ class ProfileStage(Stage):
     executed: Layer = Layer.unavailable("not profiled")
     """The published tag: some family line ran with its predicate true."""
     work: WorkShare | None = None
+    needs: tuple[FamilyNecessity, ...] = ()
+    """The families that ran, each spoilt apart from the others; empty without the emulator."""
     necessity: Layer = Layer.unavailable("the necessity witness needs the emulator")
+    """`no` as soon as one of them is decoration; the reason names it."""
 
 
 # ---- time (E10, E20-E23) ----
@@ -362,6 +373,8 @@ class TimeStage(Stage):
     """Timed outputs that the judge copied out and checked."""
     foreign_kernels: tuple[str, ...] = ()
     """Kernels that ran but are not in the candidate's cubin (E23)."""
+    launches: tuple[str, ...] = ()
+    """Mangled names of the kernels that each timed call launched, in alphabetical order."""
     states: tuple[GpuState, ...] = ()
     held: dict[str, float] = Field(default_factory=dict)
     """Seconds of GPU hold by phase (E27)."""
