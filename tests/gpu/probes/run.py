@@ -22,10 +22,13 @@ from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+sys.path.insert(0, str(ROOT / "src"))
+sys.modules["tests"] = package = ModuleType("tests")  # not the package of that name that an environment may have
+package.__path__ = [str(ROOT / "tests")]
 
 from tests.gpu.probes.accesses import accesses  # noqa: E402
 from tests.gpu.probes.atomics import atomics  # noqa: E402
@@ -42,7 +45,7 @@ from ptxbench.toolchain.toolkit import find_toolkit  # noqa: E402
 
 TOPICS = (accesses, atomics, copies, products, warpgroups, scalars, proxies)
 CHUNK = 60
-PATIENCE = 8.0
+PATIENCE = 15.0
 """Seconds after which a probe hangs; a race of many runs takes about two."""
 SHOWN = 64
 """Bytes that are kept of the output of a race."""
