@@ -7,14 +7,17 @@ Two texts are made: one for all lanes, one that keeps the registers of lanes out
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import numpy as np
 
+from ptxbench.emulator.codegen.lanes import core
+from ptxbench.emulator.codegen.lower import Tree, Trees, cast, lower
 from ptxbench.emulator.codegen.op import BOOL, Constant, Op, Source, bits_of, dtype_of, immediate_bits
+from ptxbench.emulator.codegen.runs import Run, Texts
 from ptxbench.emulator.machine.spaces import LOCAL_WINDOW, SHARED_WINDOW, Lanes
 from ptxbench.emulator.ptx.ir import Guard, Immediate, Instruction, Negated, Register, Special, Symbol
 
@@ -101,8 +104,9 @@ class BlockWriter:
         self.live_out = live_out
         self.names: dict[int, str] = {}
         self.dirty: set[int] = set()
-        # Text, or (slot, name) for a register that goes back to the unit.
-        self.lines: list[str | tuple[int, str]] = []
+        # Text, (slot, name) for a register that goes back to the unit, or a run for the compiled core.
+        self.lines: list[str | tuple[int, str] | Run] = []
+        self.core = core()
         self.space: dict[str, Any] = dict(_NAMES)
         self.fresh = 0
 
@@ -120,6 +124,8 @@ class BlockWriter:
             answer = f"({', '.join(self._read(operand, type_) for operand, type_ in sources)},)"
         for slot in sorted(self.dirty & self.live_out):
             self.lines.append((slot, self.names[slot]))
+        if self.core is not None:
+            self.lines = Texts(self.core, self.constants.specs, self._constant).resolved(self.lines, answer)
         return BlockCode(
             cache(lambda: self._made("full", answer, masked=False)),
             cache(lambda: self._made("masked", answer, masked=True)),
@@ -137,6 +143,7 @@ class BlockWriter:
             if isinstance(line, str):
                 lines.append(f" {line}")
                 continue
+            assert isinstance(line, tuple)
             slot, value = line
             wide = bits_of(self.types[slot]) == 128
             lines.append(
@@ -159,6 +166,10 @@ class BlockWriter:
 
     def _step(self, number: int, step: Step) -> None:
         op, guard = step.op, step.instruction.guard
+        trees = self._trees(step)
+        if trees is not None:
+            self._run(step, trees)
+            return
         for slot in sorted(set(op.touches) & self.dirty):
             self.lines.append((slot, self.names[slot]))
             self.dirty.discard(slot)
@@ -179,6 +190,83 @@ class BlockWriter:
         for name, (operand, type_) in zip(names, op.results, strict=True):
             if isinstance(operand, Register):
                 self._assign(operand, name, type_, gate)
+
+    def _trees(self, step: Step) -> Trees | None:
+        """What the compiled core does for an instruction, if it can."""
+        op = step.op
+        if self.core is None or op.machine or not op.results:
+            return None
+        trees = lower(step.instruction, op)
+        if trees is None or not _known(trees, self.core.operations):
+            return None
+        values = [
+            *op.sources,
+            *op.results,
+            *((each, each.type) for each, _ in op.results if isinstance(each, Register)),
+        ]
+        if any(bits_of(type_) > 64 or (isinstance(each, Special) and each.name in CLOCKS) for each, type_ in values):
+            return None
+        registers = [(each.type, type_) for each, type_ in values if isinstance(each, Register)]
+        if any((have == "pred") != (want == "pred") for have, want in registers):
+            return None
+        return trees
+
+    def _run(self, step: Step, trees: Trees) -> None:
+        """Add an instruction to the open run of the compiled core."""
+        op, guard = step.op, step.instruction.guard
+        gate = self._gate(guard) if guard is not None else ""
+        sources = [self._value(operand, type_) for operand, type_ in op.sources]
+        if op.warp:
+            sources.insert(0, self._active(gate))
+        for tree, (operand, type_) in zip(trees, op.results, strict=True):
+            if not isinstance(operand, Register):
+                continue
+            made, wanted = dtype_of(type_).itemsize * 8, dtype_of(operand.type).itemsize * 8
+            value = cast(tree, made, wanted, signed=type_.startswith("s"))
+            if gate:
+                held = [gate, self._value(operand, operand.type)]
+                value = (f"select_{wanted}", len(sources), value, len(sources) + 1)
+                name = self._emit(value, [*sources, *held])
+            else:
+                name = self._emit(value, sources)
+            self.names[operand.slot] = name
+            self.dirty.add(operand.slot)
+        if gate:
+            self._open().after.append(f"u.tally({step.instruction.index}, m, {gate})")
+
+    def _open(self) -> Run:
+        """The run to which operations are added: the last line."""
+        last = self.lines[-1] if self.lines else None
+        if isinstance(last, Run):
+            return last
+        made = Run()
+        self.lines.append(made)
+        return made
+
+    def _emit(self, tree: Tree, sources: list[str]) -> str:
+        """The name of a tree's value."""
+        return sources[tree] if isinstance(tree, int) else self._open().emit(tree, sources, self._name)
+
+    def _gate(self, guard: Guard) -> str:
+        gate = self._read(guard.register, "pred")
+        return self._emit(("not_8", 0), [gate]) if guard.negated else gate
+
+    def _active(self, gate: str) -> str:
+        """The lanes that execute an instruction, as a value of the block."""
+        if not gate:
+            return "u.full(m)"
+        name = self._name()
+        self.lines.append(f"{name} = both(m, {gate})")
+        return name
+
+    def _value(self, operand: Source, type_: str) -> str:
+        """An operand of a run."""
+        if isinstance(operand, Negated):
+            return self._emit(("not_8", 0), [self._read(operand.register, "pred")])
+        if isinstance(operand, Register):
+            have, want = dtype_of(operand.type).itemsize * 8, dtype_of(type_).itemsize * 8
+            return self._emit(cast(0, have, want), [self._held(operand)])
+        return self._read(operand, type_)
 
     def _call(self, op: Op, arguments: list[str], gate: str, line: int) -> str:
         if op.expression:
@@ -228,54 +316,25 @@ class BlockWriter:
     def _place(self, spec: tuple[Any, ...]) -> str:
         return f"K[{self.constants.place(spec)}]"
 
-    def _read_register(self, register: Register, type_: str) -> str:
+    def _held(self, register: Register) -> str:
+        """The name of what a register holds."""
         name = self.names.get(register.slot)
         if name is None:
             name = self._name()
-            self.lines.append(f"{name} = R[{register.slot}]")
+            # Before an open run: nothing in it changes the unit's registers.
+            place = len(self.lines) - (1 if self.lines and isinstance(self.lines[-1], Run) else 0)
+            self.lines.insert(place, f"{name} = R[{register.slot}]")
             self.names[register.slot] = name
+        return name
+
+    def _read_register(self, register: Register, type_: str) -> str:
+        name = self._held(register)
         have, want = dtype_of(register.type), dtype_of(type_)
         if have == want:
             return name
         return f"{name}.astype('{want.str}')"
 
 
-def live_out(used: Sequence[tuple[set[int], set[int]]], following: Sequence[Sequence[int]]) -> list[set[int]]:
-    """Slots whose value may be read after each block (backward data flow over bit sets).
-
-    Args:
-        used: For each block the slots read before they are written, and those written.
-        following: For each block its successors.
-    """
-    first = [_bits(read) for read, _ in used]
-    kept = [~_bits(written) for _, written in used]
-    entering = list(first)
-    leaving = [0] * len(used)
-    changed = True
-    while changed:
-        changed = False
-        for place in range(len(used) - 1, -1, -1):
-            out = 0
-            for target in following[place]:
-                out |= entering[target]
-            new = first[place] | (out & kept[place])
-            if out != leaving[place] or new != entering[place]:
-                leaving[place], entering[place], changed = out, new, True
-    return [_members(each) for each in leaving]
-
-
-def _bits(slots: set[int]) -> int:
-    total = 0
-    for slot in slots:
-        total |= 1 << slot
-    return total
-
-
-def _members(bits: int) -> set[int]:
-    found = set()
-    text = bin(bits)[:1:-1]
-    place = text.find("1")
-    while place >= 0:
-        found.add(place)
-        place = text.find("1", place + 1)
-    return found
+def _known(trees: Trees, operations: Container[str]) -> bool:
+    """Whether the core has all operations of the trees."""
+    return all(isinstance(each, int) or (each[0] in operations and _known(each[1:], operations)) for each in trees)

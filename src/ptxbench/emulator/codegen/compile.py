@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ptxbench.emulator.codegen.bind import bind
 from ptxbench.emulator.codegen.bind_stack import STACK_BYTES
 from ptxbench.emulator.codegen.block import BlockCode, BlockWriter, Constants, Step, slots_of, uses
-from ptxbench.emulator.codegen.block import live_out as live_slots
 from ptxbench.emulator.codegen.ends import End, end_of, is_end, leave
+from ptxbench.emulator.codegen.liveness import live_out
 from ptxbench.emulator.codegen.program import Block, Program, flatten
 from ptxbench.emulator.machine.blocks import RunBlock
 from ptxbench.emulator.machine.unit import Mask, Unit
@@ -46,7 +46,7 @@ class Compiled:
         for block in self.program.blocks:
             self._bind(block)
         used = [self._used(place) for place in range(len(self._steps))]
-        self._live = live_slots(used, [block.successors for block in self.program.blocks])
+        self._live = live_out(used, [block.successors for block in self.program.blocks])
 
     def unit_lanes(self, threads: int) -> int:
         """Lanes of a unit: a warpgroup when its instructions are used, a warp when warps wait apart, else the CTA."""

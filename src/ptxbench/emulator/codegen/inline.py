@@ -83,7 +83,8 @@ def _shift(ins: Instruction) -> Op | None:
     if not type_ or type_ == "pred":
         return None
     dtype = dtype_of(type_)
-    amount = "{1}" if dtype.itemsize == 4 else f"{{1}}.astype('u{dtype.itemsize}')"
+    # An amount is cut to the width only after it is known to fit there.
+    amount = {2: "minimum({1}, 31).astype('u2')", 4: "{1}", 8: "{1}.astype('u8')"}[dtype.itemsize]
     if ins.opcode == "shl":
         text = f"{{0}} << {amount}"
     elif type_[0] == "s":

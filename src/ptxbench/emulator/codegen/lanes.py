@@ -1,0 +1,65 @@
+"""The compiled core: operations over lanes in C, built once per machine; decides nothing about instructions.
+
+Without a C compiler or Python's headers there is none, and NumPy does the same work more slowly, to the same bits.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ptxbench.errors import PtxbenchError
+from ptxbench.settings import Settings
+from ptxbench.toolchain.native import Link, native_binary
+
+_NATIVE = Path(__file__).parent / "native"
+_NAME = "ptxbench_lanes"
+_FLAGS = ("-O3", "-ffp-contract=off", "-fno-strict-aliasing", "-fno-math-errno", "-fno-trapping-math")
+MOST_OPERANDS = 4
+
+
+class Operation(NamedTuple):
+    """An operation of the core: its number, and the bytes of an element of each operand."""
+
+    number: int
+    takes: bytes
+
+
+class Core(NamedTuple):
+    """What the core offers.
+
+    Attributes:
+        operations: By name.
+        segment: Makes a function of (lanes, arrays) from sizes, constants, steps and outputs, each as bytes.
+    """
+
+    operations: Mapping[str, Operation]
+    segment: Callable[[bytes, bytes, bytes, bytes], Callable[..., Any]]
+
+
+@cache
+def core() -> Core | None:
+    """The core, compiled on first use; None where it cannot be."""
+    headers = Path(sysconfig.get_path("include"))
+    if not (headers / "Python.h").exists():
+        return None
+    flags = [word for folder in (headers, np.get_include()) for word in ("-isystem", str(folder))]
+    link = Link(flags=(*flags, *_FLAGS), libraries=("m",))
+    try:
+        built = native_binary(f"{_NAME}.so", sorted(_NATIVE.glob("*.c")), Settings.load(), kind="shared", link=link)
+    except PtxbenchError:
+        return None
+    spec = spec_from_file_location(_NAME, built, loader=ExtensionFileLoader(_NAME, str(built)))
+    if spec is None or spec.loader is None:
+        return None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    operations = {name: Operation(*each) for name, each in module.OPERATIONS.items()}
+    return Core(operations, module.Segment)
