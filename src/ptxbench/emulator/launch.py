@@ -9,6 +9,8 @@ import numpy as np
 
 from ptxbench.emulator.checks.hazards import Hazards
 from ptxbench.emulator.checks.observer import Observer
+from ptxbench.emulator.checks.tensor_hazards import TensorHazards
+from ptxbench.emulator.checks.tensor_texts import TensorReporter
 from ptxbench.emulator.checks.texts import Reporter
 from ptxbench.emulator.codegen.compile import Compiled
 from ptxbench.emulator.errors import Fault, Trap, Unsupported
@@ -236,7 +238,12 @@ class _Launch:
         return kernel, error, unsupported, Coverage(name, grid.finished, grid.total)
 
     def _observers(self, cluster: Cluster, reporter: Reporter) -> list[Observer]:
-        checks: list[Observer] = [Hazards(cluster, reporter)] if self.policy.checks else []
+        checks: list[Observer] = []
+        if self.policy.checks:
+            hazards = Hazards(cluster, reporter)
+            checks.append(hazards)
+            if self.compiled.uses_tensor_memory:
+                checks.append(TensorHazards(hazards, TensorReporter(reporter)))
         return [*checks, self.policy.watch(cluster)] if self.policy.watch else checks
 
     def _compare(self, name: str, result: Snapshot) -> None:

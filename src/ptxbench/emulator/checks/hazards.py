@@ -41,8 +41,9 @@ class Hazards(Observer):
         self.report = report
         units = cluster.units
         self.actors = {id(unit): Actor(unit, row) for row, unit in enumerate(units)}
-        self.units = units
-        self.shadows = {id(cta.shared): Shadow(cta, len(units)) for cta in cluster.ctas}
+        # Behind the units there is a row for what each has issued to the tensor core of sm_100a.
+        self.units = units * 2 if cluster.kernel.compiled.uses_tensor_memory else units
+        self.shadows = {id(cta.shared): Shadow(cta, len(self.units)) for cta in cluster.ctas}
         self.named: dict[int, Clock] = {}
         self.cluster_clock: Clock = {}
         self.alone = len(units) == 1
@@ -176,6 +177,16 @@ class Hazards(Observer):
 
     def product_issued(self, unit: Unit, product: Product) -> None:
         """A wgmma reads its operands until somebody waited for it."""
+    def writes_of(self, cta: Cta) -> int:
+        """How many writes of a CTA's shared memory were seen."""
+        return len(self.shadow(cta).writes)
+
+    def operand_read(self, unit: Unit, where: tuple[Cta, Places], reader: tuple[int, int, int], what: Reader) -> None:
+        """The tensor core of sm_100a reads an operand: row and time of its pipe, and the PTX line."""
+        (cta, places), (row, time, line) = where, reader
+        self._async_read(self.shadow(cta), places, self.actor(unit), line, what)
+        self.shadow(cta).read(places, row, time, line)
+
         actor, shadow = self.actor(unit), self.shadow(unit.cta)
         if actor.exposed:
             actor.exposed = False

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from ptxbench.emulator.machine.phases import Phases
     from ptxbench.emulator.machine.products import Product
     from ptxbench.emulator.machine.spaces import Lanes, Region
+    from ptxbench.emulator.machine.tensor_memory import Region as TensorRegion
+    from ptxbench.emulator.machine.tensor_work import Commit, TensorWork, WarpMove
     from ptxbench.emulator.machine.unit import Mask, Unit
     from ptxbench.emulator.machine.work import Work
 
@@ -83,3 +85,26 @@ class Observer:
 
     def registers_exposed(self, unit: Unit) -> None:
         """A block uses accumulator registers, so that the next wgmma needs a fence."""
+
+    # Tensor memory.
+
+    def tensor_issued(self, work: TensorWork) -> None:
+        """A load, store, product, copy or shift of tensor memory is issued."""
+
+    def tensor_waited(self, unit: Unit, moves: Sequence[WarpMove]) -> None:
+        """A warp waited for its loads or its stores."""
+
+    def tensor_early(self, unit: Unit, move: WarpMove, block: RunBlock) -> None:
+        """A block uses registers of a load that nobody waited for."""
+
+    def tensor_committed(self, commit: Commit) -> None:
+        """A thread issues a tcgen05.commit."""
+
+    def tensor_arrived(self, commit: Commit, phases: Phases) -> None:
+        """A commit is about to arrive at an mbarrier."""
+
+    def tensor_freed(self, unit: Unit, region: TensorRegion, line: int) -> None:
+        """Columns are given back."""
+
+    def tensor_rule(self, unit: Unit, kind: tuple[str, str], text: tuple[str, str], line: int) -> None:
+        """A rule (its name, its severity) is broken: a sentence and a hint."""

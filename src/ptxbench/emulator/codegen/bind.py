@@ -13,6 +13,7 @@ from ptxbench.emulator.codegen import (
     bind_memory,
     bind_multimem,
     bind_stack,
+    bind_tcgen05,
 )
 from ptxbench.emulator.codegen.inline import inline
 from ptxbench.emulator.codegen.op import Op, items, unsupported
@@ -39,6 +40,7 @@ _MACHINE: dict[str, Binder] = {
     **bind_barrier.BINDERS,
     **bind_async.BINDERS,
     **bind_matrix.BINDERS,
+    **bind_tcgen05.BINDERS,
 }
 # Hints and markers: nothing that a functional machine could show.
 _SILENT = frozenset(("pragma", "prefetch", "prefetchu", "applypriority", "discard", "pmevent", "brkpt"))

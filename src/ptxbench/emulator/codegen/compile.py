@@ -38,6 +38,7 @@ class Compiled:
         self.constants = Constants()
         self.collective: dict[int, int] = {}
         self.uses_wgmma = False
+        self.uses_tensor_memory = False
         self.by_warpgroups = False
         self.waits = False
         self._steps: list[list[Step]] = []
@@ -75,6 +76,10 @@ class Compiled:
             self.uses_wgmma = self.by_warpgroups = True
             if ins.modifiers[0] in _GROUP_WIDE:
                 self.collective[block.index] = _WARPGROUP
+        elif ins.opcode == "tcgen05":
+            self.uses_tensor_memory = self.waits = True
+            if "sync" in ins.modifiers:
+                self.collective.setdefault(block.index, _WARP)
         elif ins.opcode in _WARP_WIDE or (ins.opcode == "bar" and "warp" in ins.modifiers):
             self.collective.setdefault(block.index, _WARP)
         elif ins.opcode == "mbarrier" and ins.modifiers[0] in ("try_wait", "test_wait"):

@@ -15,6 +15,7 @@ from ptxbench.emulator.machine.named import Waiting
 from ptxbench.emulator.machine.phases import Phases, PhaseWait, find
 from ptxbench.emulator.machine.pool import RegisterWait
 from ptxbench.emulator.machine.spaces import Lanes
+from ptxbench.emulator.machine.tensor_alloc import Request, ask
 from ptxbench.emulator.machine.unit import WARP, Answer, Mask, Unit
 from ptxbench.emulator.ptx.ir import Immediate, Instruction, Operand, Register
 
@@ -40,6 +41,8 @@ def waiter_of(ins: Instruction) -> Maker | None:
         if "cluster" in words:
             return _cluster if "wait" in words else None
         return _barrier if ("sync" in words or "red" in words) and "warp" not in words else None
+    if ins.opcode == "tcgen05":
+        return _tensor_memory if words[0] in ("alloc", "dealloc") else None
     return {"nanosleep": _sleep, "setmaxnreg": _registers}.get(ins.opcode)
 
 
@@ -165,6 +168,26 @@ def _registers(ins: Instruction, block: Block, program: Program) -> Wait:
         return -1
 
     return Wait(run)
+
+
+def _tensor_memory(ins: Instruction, block: Block, program: Program) -> Wait:
+    """`tcgen05.alloc` waits for room, and with `.cta_group::2` as `tcgen05.dealloc` for the peer CTA."""
+    frees, group = ins.modifiers[0] == "dealloc", 2 if "cta_group::2" in ins.modifiers else 1
+    target = (ins.operands[0], "b32") if frees else None
+    address = (target,) if target else address_sources(ins.operands[0], "shared")
+    following, line = block.next, ins.line
+
+    def run(unit: Unit, mask: Mask | None, answer: Answer) -> int:
+        lanes = unit.full(mask)
+        place = answer[0] if len(answer) == 2 else answer[0] + answer[1]
+        for warp in range(unit.lanes // WARP):
+            inside = lanes & (np.arange(unit.lanes) // WARP == warp)
+            for (where, columns), chosen in uniform_groups(unit, inside, place, answer[-1]):
+                if ask(unit, chosen, Request(frees, group, where, columns, line), following):
+                    unit.add(following, chosen)
+        return -1
+
+    return Wait(run, (*address, (ins.operands[1], "b32")))
 
 
 def _sleep(ins: Instruction, block: Block, program: Program) -> Wait:

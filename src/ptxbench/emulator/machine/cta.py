@@ -34,6 +34,8 @@ class Cta:
         place: Its index in the grid.
         rank: Its rank in the cluster.
         base: Its own rank in bits 24 and up, as shared addresses carry it.
+        tensor: Its tensor memory, once a tcgen05 uses it.
+        pipes: What each thread has issued to the tensor core.
     """
 
     def __init__(self, cluster: Cluster, place: Place, rank: int) -> None:
@@ -49,6 +51,8 @@ class Cta:
         self.named: dict[int, NamedBarrier] = {}
         self.units = [self._unit(kernel, index) for index in range(kernel.units)]
         self.pool = 0
+        self.tensor: Any = None
+        self.pipes: dict[int, Any] = {}
         self.live = sum(int(unit.live.sum()) for unit in self.units)
 
     def _unit(self, kernel: Kernel, index: int) -> Unit:

@@ -24,7 +24,7 @@ def blocks(instructions: Sequence[Instruction], labels: Sequence[tuple[int, str]
     """
     starts = {0} | {index for index, _ in labels}
     for instruction in instructions:
-        if instruction.opcode in _ENDS or is_blocking(instruction.name):
+        if instruction.opcode in _ENDS or is_blocking(instruction.name) or _owes(instruction):
             starts.add(instruction.index + 1)
     # A label behind the last instruction is a block of its own; an end there is not.
     labelled = {index for index, _ in labels}
@@ -56,6 +56,11 @@ def _successors(inside: tuple[Instruction, ...], following: int | None, place_of
         falls = last.guard is not None
     fall = [following] if falls and following is not None else []
     return tuple(dict.fromkeys(fall + targets))
+
+
+def _owes(instruction: Instruction) -> bool:
+    """Whether registers get their values later, so that their first use must be in a block of its own."""
+    return instruction.opcode == "tcgen05" and instruction.modifiers[0] == "ld"
 
 
 def reconvergence(function: Function) -> tuple[int | None, ...]:
