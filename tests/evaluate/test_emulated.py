@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +23,8 @@ from ptxbench.schema.verdict import State, Verdict
 from ptxbench.suite import load_problem, make_gemm, pick_workload, required_flops, write_problem
 
 ROOT = Path(__file__).parents[2]
+KERNELS = ROOT / "tests" / "kernels"
+EXPECTED: dict[str, dict[str, dict[str, Any]]] = tomllib.loads((KERNELS / "expected.toml").read_text())
 GEMM = (ROOT / "reference" / "demo" / "gemm.cu").read_text()
 LAUNCH = "  TVM_FFI_ICHECK(cudaGetLastError()"
 
@@ -70,6 +74,7 @@ def test_the_record_says_how_much_each_schedule_covered(right: Verdict) -> None:
 
 
 def test_an_output_that_needs_wgmma_and_tma_is_not_decorated(right: Verdict) -> None:
+    assert {each.family: each.necessity.state for each in right.stages.profile.needs} == {"GMMA": "yes", "TMA": "yes"}
     assert right.layers.target.necessity.state == "yes"
     assert right.layers.target.necessity.reason is None
 
@@ -171,12 +176,22 @@ def test_what_only_belongs_to_the_protocol_is_of_no_family(name: str) -> None:
     assert family_of(name, Target.SM_90A) is None
 
 
-def test_decorative_wgmma_is_named() -> None:
-    problem = load_problem("mha_with_lse_d128")
-    source = (ROOT / "tests" / "kernels" / "decorative" / "times_zero.cu").read_text()
-    workload = pick_workload(problem, "small").model_copy(update={"axes": {"B": 1, "H": 1, "S": 128}})
-    verdict = evaluate(Candidate.from_source(source), problem, workload, EvaluationRequest(device="emulator"))
-    assert verdict.status.state is State.PASSED
-    assert verdict.layers.target.executed.state == "yes"
+SMALL_AXES = {"mha_with_lse_d128": {"B": 1, "H": 1, "S": 128}}
+
+
+@pytest.mark.parametrize("name", EXPECTED["decorative"])
+def test_a_family_that_is_decoration_is_named_and_a_needed_one_beside_it_too(name: str, problem: Problem) -> None:
+    entry = EXPECTED["decorative"][name]
+    source = (KERNELS / "decorative" / f"{name}.cu").read_text()
+    suite = load_problem(entry["task"]) if "task" in entry else problem
+    workload = pick_workload(suite, "small")
+    workload = workload.model_copy(update={"axes": SMALL_AXES.get(entry.get("task", ""), workload.axes)})
+    verdict = evaluate(Candidate.from_source(source), suite, workload, EvaluationRequest(device="emulator"))
+    assert verdict.status.state == entry["state"]
+    assert verdict.layers.target.executed.state == entry["executed"]
+    assert {each.family: each.necessity.state for each in verdict.stages.profile.needs} == entry["necessity"]
     assert verdict.layers.target.necessity.state == "no"
-    assert "decorative" in (verdict.layers.target.necessity.reason or "")
+    words = {"GMMA": "wgmma", "TMA": "TMA"}
+    for family, needed in entry["necessity"].items():
+        said = f"{words[family]} is {'needed' if needed == 'yes' else 'decorative'}"
+        assert said in (verdict.layers.target.necessity.reason or "")

@@ -15,6 +15,7 @@ from ptxbench.emulator.witness import Spoilt, spoiler
 from ptxbench.suite.catalogue import load_problem
 
 FAMILY = {"dummy_wgmma": "wgmma.mma_async", "times_zero": "wgmma.mma_async", "unused_tma": "cp.async.bulk.tensor"}
+"""Attention kernels with `mma.sync`; what the verdict says of these and others is in tests/evaluate."""
 
 
 @pytest.mark.parametrize("name", FAMILY)
