@@ -16,7 +16,7 @@ from ptxbench.evaluate.devices import choose_device
 from ptxbench.evaluate.emulated_profile import family_of, operations
 from ptxbench.evaluate.pipeline import EvaluationRequest, evaluate
 from ptxbench.schema.candidate import Candidate
-from ptxbench.schema.problem import Problem
+from ptxbench.schema.problem import Problem, Role
 from ptxbench.schema.stages import Outcome
 from ptxbench.schema.values import Target
 from ptxbench.schema.verdict import State, Verdict
@@ -77,6 +77,28 @@ def test_an_output_that_needs_wgmma_and_tma_is_not_decorated(right: Verdict) -> 
     assert {each.family: each.necessity.state for each in right.stages.profile.needs} == {"GMMA": "yes", "TMA": "yes"}
     assert right.layers.target.necessity.state == "yes"
     assert right.layers.target.necessity.reason is None
+
+
+@pytest.mark.parametrize("task", ["", "mha_with_lse_d128"])
+def test_a_thorough_verdict_covers_all_draws_sizes_and_schedules(task: str, problem: Problem) -> None:
+    suite = load_problem(task) if task else problem
+    source = (ROOT / "reference" / task / "sm_90a.cu").read_text() if task else GEMM
+    workloads = tuple(
+        each.model_copy(update={"uuid": f"{place}", "axes": {**each.axes, **({"H": 1} if task else {})}})
+        for place, each in enumerate(suite.workloads)
+        if each.role is Role.SMALL
+    )[:2]
+    suite = suite.model_copy(update={"workloads": workloads})
+    request = EvaluationRequest(device="emulator", thoroughness="thorough")
+    verdict = evaluate(Candidate.from_source(source), suite, workloads[0], request)
+    assert verdict.status.state is State.PASSED, verdict.status
+    (run,) = verdict.stages.sanitize.runs
+    assert {each.schedule for each in run.schedules} == {"late", "eager", "seed 1", "seed 2"}
+    assert all(each.clusters == each.of for each in run.schedules)
+    assert [each.recipe for each in verdict.stages.check.draws[:3]] == ["normal", "normal", "spiky"]
+    assert len(verdict.stages.check.draws) == 3 + len(workloads) - 1
+    assert verdict.stages.check.generalises.state == "yes"
+    assert all(each.necessity.state == "yes" for each in verdict.stages.profile.needs)
 
 
 def test_a_deadlock_fails_the_check_and_names_the_wait(problem: Problem) -> None:

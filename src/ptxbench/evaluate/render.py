@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ptxbench.evaluate.advice import next_steps
+from ptxbench.evaluate.coverage import draws, schedules
 from ptxbench.schema.stages import BaselineTime, Outcome, OutputCheck, Samples, Stage
 from ptxbench.schema.values import Layer
 from ptxbench.schema.verdict import StageName, State, Verdict
@@ -207,8 +208,17 @@ def _stage_note(stage: Stage, name: StageName, verdict: Verdict) -> str:
         return stage.reason.message
     if stage.instrument is None:
         return ""
-    cached = ", from the cache" if name is StageName.BUILD and verdict.stages.build.from_cache else ""
-    return f"{stage.instrument.name} {stage.instrument.version}{cached}"
+    return f"{stage.instrument.name} {stage.instrument.version}{_stage_extent(name, verdict)}"
+
+
+def _stage_extent(name: StageName, verdict: Verdict) -> str:
+    """What belongs behind the instrument: whether it really ran, and how much the emulator covered."""
+    if name is StageName.BUILD and verdict.stages.build.from_cache:
+        return ", from the cache"
+    if verdict.environment.device != "emulator":
+        return ""
+    extents = {StageName.CHECK: draws(verdict.stages.check), StageName.SANITIZE: schedules(verdict.stages.sanitize)}
+    return f": {extents[name]}" if extents.get(name) else ""
 
 
 def _steps(verdict: Verdict) -> Table:
