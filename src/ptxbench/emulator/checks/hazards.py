@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ptxbench.emulator.machine.work import Work
 
 
+_COPIES = ("TMA load", "bulk copy")
+"""What overwrites shared memory through the async proxy without looking at its queue of ordinary loads."""
 Reader = tuple[str, int | None]
 """What reads by the async proxy, and the swizzle that it expects."""
 
@@ -168,15 +170,18 @@ class Hazards(Observer):
                 place = _first(shadow, chunks, number)
                 self.report.early_use((shadow.cta, place), line, actor.unit, write, name)
             elif not (write.by_copy or actor.visible(write.row, write.time)):
-                place, weak = _first(shadow, chunks, number), actor.fenced_here(write.row, write.time)
-                self.report.proxy((shadow.cta, place), line, write, name, weak=weak)
+                excuse = "only the reader fences" if actor.fenced_here(write.row, write.time) else ""
+                excuse = (
+                    "cp.async, which a H200 keeps in order"
+                    if write.line in _plain_copies(shadow.cta.cluster)
+                    else excuse
+                )
+                self.report.proxy((shadow.cta, _first(shadow, chunks, number)), line, write, name, excuse)
             elif swizzle is not None and write.swizzle is not None and write.swizzle != swizzle:
                 self.report.layout((shadow.cta, _first(shadow, chunks, number)), line, write, swizzle)
             else:
                 self.known.add(key)
 
-    def product_issued(self, unit: Unit, product: Product) -> None:
-        """A wgmma reads its operands until somebody waited for it."""
     def writes_of(self, cta: Cta) -> int:
         """How many writes of a CTA's shared memory were seen."""
         return len(self.shadow(cta).writes)
@@ -187,6 +192,8 @@ class Hazards(Observer):
         self._async_read(self.shadow(cta), places, self.actor(unit), line, what)
         self.shadow(cta).read(places, row, time, line)
 
+    def product_issued(self, unit: Unit, product: Product) -> None:
+        """A wgmma reads its operands until somebody waited for it."""
         actor, shadow = self.actor(unit), self.shadow(unit.cta)
         if actor.exposed:
             actor.exposed = False
@@ -211,6 +218,8 @@ class Hazards(Observer):
         """The reads of these products are over; those of later ones into the same bytes are not."""
         actor, shadow = self.actor(unit), self.shadow(unit.cta)
         actor.looked.clear()
+        if shadow.loaded:
+            actor.loads_over()
         for places, line in _runs(products):
             shadow.read(places, actor.row, actor.time, line)
         for places, line in _runs(unit.matrices.unwaited()):
@@ -266,11 +275,20 @@ class Hazards(Observer):
 
     def _overwrite(self, shadow: Shadow, places: tuple[Places, Places], actor: Actor, line: int, what: str) -> None:
         """Bytes, as chunks and as words, are overwritten: every earlier read must be over and known."""
-        for row, time, read_line, place in shadow.readers(*places):
+        for row, time, read_line, place, loaded in shadow.readers(*places):
             pending = time == PENDING
             if pending or not actor.knows(row, time):
                 reader = (self.units[row], read_line)
                 self.report.overwrite((shadow.cta, place), line, (actor.unit, what), reader, pending=pending)
+            elif loaded and what in _COPIES and not actor.loaded(row, time):
+                self.report.unfenced_read((shadow.cta, place), line, what, read_line)
+
+
+def _plain_copies(cluster: Cluster) -> set[int]:
+    """PTX lines of `cp.async` without bulk."""
+    blocks = cluster.kernel.compiled.program.blocks
+    found = (ins for block in blocks for ins in block.instructions if ins.opcode == "cp")
+    return {ins.line for ins in found if ins.modifiers[0] == "async" and "bulk" not in ins.modifiers}
 
 
 def _runs(products: Sequence[Product]) -> list[tuple[Places, int]]:

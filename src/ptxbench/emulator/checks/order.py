@@ -1,7 +1,8 @@
 """What happened before what: vector clocks of units, carried by barriers; knows no memory.
 
 A clock maps a unit to the last of its times that is known to be over, an mbarrier to the number of its phases known to
-be complete, and (`Fenced`, unit) to the last time before which that unit's writes are visible to the async proxy.
+be complete, (`fence`, unit) to the last time before which that unit's writes are visible to the async proxy, and
+(`loads`, unit) to the last time before which its loads are over for the async proxy.
 A unit's own time grows with everything that it releases.
 """
 
@@ -72,11 +73,23 @@ class Actor:
             self.clock["fence", self.row] = self.time
             self.writers = None
         self.self_fenced = dict(self.clock)
+        self.loads_over()
+
+    def loads_over(self) -> None:
+        """Its loads so far wait in no queue any more: it fenced, or waited for a product that needed what they brought.
+
+        An H200 lets the copy engine overtake loads that nothing has waited for, mbarrier arrivals included.
+        """
+        self.clock[self.row] = self.clock["loads", self.row] = self.time
         self.time += 1
 
     def visible(self, row: int, time: int) -> bool:
         """Whether the writer fenced its generic write of that time, and that fence lies in this unit's past."""
         return self.clock.get(("fence", row), 0) >= time
+
+    def loaded(self, row: int, time: int) -> bool:
+        """Whether that unit's loads of that time wait in no queue, as far as this unit knows."""
+        return self.clock.get(("loads", row), 0) >= time
 
     def fenced_here(self, row: int, time: int) -> bool:
         """Whether this unit itself fenced after it learnt of the write: harmless on a H200, but not the rule."""

@@ -114,8 +114,9 @@ class Shadow:
         self.loads[row, words] = time
         self.lines[1][row, words] = line
 
-    def readers(self, chunks: Places, words: Places) -> list[tuple[int, int, int, int]]:
-        """Reads that may matter to whoever overwrites these bytes: unit, time, PTX line, first byte; one per unit."""
+    def readers(self, chunks: Places, words: Places) -> list[tuple[int, int, int, int, bool]]:
+        """Reads that may matter to whoever overwrites these bytes: unit, time, PTX line, first byte, whether
+        it is a load; one per unit and sort."""
         found = []
         sides = [(self.reads, chunks, 0, CHUNK)]
         if self.loaded:
@@ -127,7 +128,7 @@ class Shadow:
                 where = int(np.argmax(chosen[row]))
                 line = int(self.lines[side][row, places][where])
                 first = (places.start + where) if isinstance(places, slice) else int(places[where])
-                found.append((row, int(latest[row]), line, first * size))
+                found.append((row, int(latest[row]), line, first * size, side == 1))
         return found
 
 

@@ -84,15 +84,23 @@ class Reporter:
         warps = (*_warps(writer[0]), *_warps(reader[0]))
         self.add(Finding("overwrite-before-release", "error", message, line, warps=warps, hint=hint), reader[1])
 
-    def proxy(self, where: tuple[Cta, int], line: int, write: Write, what: str, *, weak: bool) -> None:
-        """The async proxy reads a generic store that was not fenced by its writer."""
+    def proxy(self, where: tuple[Cta, int], line: int, write: Write, what: str, excuse: str) -> None:
+        """The async proxy reads a generic store that was not fenced by its writer; `excuse`: why a H200 bears it."""
         cta, place = where
         message = f"{what} (line {line}) reads shared+{place:#x} of {cta.name()}, stored through the generic proxy at "
         message += f"line {write.line} without fence.proxy.async by the writer"
-        message += " (only the reader fences)" if weak else ""
+        message += f" ({excuse})" if excuse else ""
         hint = "every writing thread: fence.proxy.async.shared::cta after its stores, then the barrier"
-        made = Finding("proxy-fence", "warning" if weak else "error", message, line, hint=hint)
+        made = Finding("proxy-fence", "warning" if excuse else "error", message, line, hint=hint)
         self.add(made, write.line)
+
+    def unfenced_read(self, where: tuple[Cta, int], line: int, what: str, read_line: int) -> None:
+        """The async proxy overwrites what was loaded through the generic proxy, and the reader did not fence."""
+        cta, place = where
+        message = f"{what} (line {line}) overwrites shared+{place:#x} of {cta.name()}, loaded at line {read_line} "
+        message += "without fence.proxy.async by the reader: the load may still wait in its queue"
+        hint = "every reading thread: fence.proxy.async.shared::cta after its loads, then release the buffer"
+        self.add(Finding("proxy-fence", "warning", message, line, hint=hint), read_line)
 
     def layout(self, where: tuple[Cta, int], line: int, write: Write, span: int) -> None:
         """Descriptor and tensor map disagree about the swizzle."""

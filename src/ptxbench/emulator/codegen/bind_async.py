@@ -67,7 +67,9 @@ def _plain(ins: Instruction) -> Op:
             limit = np.where(limit, 0, size) if ignores else limit
 
         def move(lanes: Mask) -> None:
+            waiting, unit.line = unit.line, line  # what lands is the store of this instruction
             _move_plain(unit, lanes, (here, there), shape, limit)
+            unit.line = waiting
 
         lanes = unit.full(mask)
         _check_plain(unit, lanes, (here, there), shape, limit)

@@ -13,9 +13,9 @@ from ptxbench.emulator.codegen.values import address_sources
 from ptxbench.emulator.machine import access
 from ptxbench.emulator.machine.atomics import atomic, update_of
 from ptxbench.emulator.machine.phases import find
-from ptxbench.emulator.machine.spaces import Lanes, split_generic
+from ptxbench.emulator.machine.spaces import RANK_SHIFT, Lanes, Region, split_generic
 from ptxbench.emulator.machine.unit import Mask, Unit
-from ptxbench.emulator.machine.work import Work
+from ptxbench.emulator.machine.work import Span, Work
 from ptxbench.emulator.ptx.ir import Instruction, Operand
 
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas")
@@ -104,12 +104,16 @@ def _reduce_async(ins: Instruction) -> Op | None:
         signal = rest[0] if len(rest) == 1 else rest[0] + rest[1]
         for lane in np.flatnonzero(unit.full(mask)).tolist():
             phases = find(unit.cta.cluster, unit, int(signal[lane]), remote=True)
-            chosen = np.arange(unit.lanes) == lane
+            [(region, offset, _)] = access.shared_regions(unit, np.asarray(there[lane : lane + 1]), width)
+            target_cta = access.peer_of(unit.cta, int(there[lane]) >> RANK_SHIFT)
+            word = slice(int(offset[0]), int(offset[0]) + width)
+            spans = (Span(target_cta, word.start, width),)
 
-            def move(chosen: Mask = chosen) -> None:
-                atomic(unit, "shared", there, chosen, update, [[data]])
+            def move(region: Region = region, word: slice = word, new: Lanes = data[lane : lane + 1]) -> None:
+                old = region.bytes[word].view(new.dtype)
+                old[:] = update(old, new, None)
 
-            Work(unit, line, move, barriers=((phases, width),), kind="red.async").issue()
+            Work(unit, line, move, barriers=((phases, width),), kind="red.async", size=width, writes=spans).issue()
 
     return Op((*target, *value, *barrier), run=run, machine=True)
 

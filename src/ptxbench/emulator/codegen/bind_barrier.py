@@ -45,6 +45,8 @@ def _inval(ins: Instruction) -> Op:
             phases = find(unit.cta.cluster, unit, where, remote=False)
             unit.cta.shared.views[8][phases.offset // 8] = mbarrier.to_bits(phases.state)
             del unit.cta.mbarriers[phases.offset]
+            for observer in unit.cta.cluster.observers:
+                observer.generic_access(unit, unit.cta.shared, np.array([phases.offset]), mbarrier.BYTES, write=True)
 
     return Op(address_sources(ins.operands[0], "shared"), run=run, machine=True)
 
