@@ -20,9 +20,11 @@ app = typer.Typer(
 tasks_app = typer.Typer(invoke_without_command=True, help="List the problems, or show one.", rich_markup_mode=None)
 suite_app = typer.Typer(no_args_is_help=True, help="Make problems of other sizes.", rich_markup_mode=None)
 make_app = typer.Typer(no_args_is_help=True, help="Write a problem's folder.", rich_markup_mode=None)
+emulator_app = typer.Typer(no_args_is_help=True, help="What the emulator has.", rich_markup_mode=None)
 app.add_typer(tasks_app, name="tasks")
 app.add_typer(suite_app, name="suite")
 suite_app.add_typer(make_app, name="make")
+app.add_typer(emulator_app, name="emulator")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Folder = Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The problem's folder appears below.")]
@@ -145,3 +147,20 @@ def suite_make_attention(
     from ptxbench.cli.catalogue import make
 
     make("attention", {"head_dim": head_dim, "causal": causal, "backward": backward}, output)
+
+
+@emulator_app.command(name="coverage")
+def emulator_coverage(
+    target: Annotated[str | None, typer.Option(help="sm_90a or sm_100a; by default both.")] = None,
+    missing: Annotated[bool, typer.Option("--missing", help="Name the forms that are not there.")] = False,
+    json: Json = False,
+) -> None:
+    """Count the PTX instruction forms that are emulated, and those that tests execute."""
+    from ptxbench.cli.covering import show_coverage
+
+    show_coverage(target, missing=missing, json=json)
+
+
+@emulator_app.callback()
+def _emulator() -> None:
+    pass

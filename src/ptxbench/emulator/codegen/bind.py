@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from ptxbench.emulator.codegen import (
     bind_async,
@@ -27,13 +28,25 @@ Binder = Callable[[Instruction, Program], Op | None]
 
 
 def _store(ins: Instruction, program: Program) -> Op | None:
-    return bind_async.store_async(ins, program) or bind_memory.BINDERS["st"](ins, program)
+    return bind_async.store_async(ins, program) or bind_memory.BINDERS["st"](_at_once(ins), program)
+
+
+def _reduce(ins: Instruction, program: Program) -> Op | None:
+    return bind_atomic.BINDERS["red"](_at_once(ins), program)
+
+
+def _at_once(ins: Instruction) -> Instruction:
+    """`st.async` and `red.async` to global memory tell no mbarrier: nobody could see that they were done later."""
+    if ins.modifiers[:1] != ("async",) or "release" not in ins.modifiers:
+        return ins
+    return replace(ins, modifiers=tuple(word for word in ins.modifiers if word not in ("async", "mmio")))
 
 
 _MACHINE: dict[str, Binder] = {
     **bind_memory.BINDERS,
     "st": _store,
     **bind_atomic.BINDERS,
+    "red": _reduce,
     **bind_multimem.BINDERS,
     **bind_maps.BINDERS,
     **bind_stack.BINDERS,

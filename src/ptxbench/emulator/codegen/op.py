@@ -38,7 +38,7 @@ def bits_of(type_: str) -> int:
         return 8
     if type_ in ("e4m3x2", "e5m2x2", "f16", "bf16"):
         return 16
-    if type_ == "tf32":
+    if type_ in ("tf32", "e4m3x4", "e5m2x4"):
         return 32
     match = _BITS.match(type_)
     assert match, type_
