@@ -375,17 +375,17 @@ void run(tvm::ffi::TensorView Q, tvm::ffi::TensorView K, tvm::ffi::TensorView V,
   }
   TVM_FFI_ICHECK(LSE.numel() * kDim == Q.numel()) << "LSE must be [B, H, S]";
   if (Q.numel() == 0) return;
-
   const int heads = static_cast<int>(Q.size(0) * Q.size(1)), rows = static_cast<int>(Q.size(2));
   const int tiles = (rows + kTile - 1) / kTile, fit = std::clamp(kGroupBytes / (rows * kDim * 2 * 4), 1, heads);
   const auto stream = static_cast<cudaStream_t>(TVMFFIEnvGetStream(Q.device().device_type, Q.device().device_id));
   int sms = 0;
   float* vectors = nullptr;
   check(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, Q.device().device_id), "multiprocessor count");
-  uint64_t bytes = sizeof(float) * 2 * heads * tiles * kTile;
+  const uint64_t bytes = sizeof(float) * 2 * heads * tiles * kTile;
+  uint64_t threshold = UINT64_MAX;
   cudaMemPool_t pool;  // is told to keep the workspace, which every synchronisation would give back to the system
   check(cudaDeviceGetDefaultMemPool(&pool, Q.device().device_id), "memory pool");
-  check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &bytes), "memory pool");
+  check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold), "memory pool");
   check(cudaMallocAsync(&vectors, bytes, stream), "workspace");
   prepare<<<heads * tiles * (kTile / 16), 256, 0, stream>>>(
       static_cast<const __nv_bfloat162*>(O.data_ptr()), static_cast<const __nv_bfloat162*>(dO.data_ptr()),
