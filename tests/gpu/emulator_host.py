@@ -1,0 +1,70 @@
+"""Records what the CUDA runtime of a GPU tells the honest host code of tests/emulator/host/calls.cu.
+
+python emulator_host.py LIBRARY FUNCTION     # in a child: calls one function, prints a line of JSON
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "src")]
+
+from ptxbench.schema.candidate import Candidate  # noqa: E402
+from ptxbench.schema.values import Target  # noqa: E402
+from ptxbench.settings import Settings  # noqa: E402
+from ptxbench.toolchain.build import build  # noqa: E402
+
+CALLS = ROOT / "tests" / "emulator" / "host" / "calls.cu"
+FUNCTIONS = (
+    *("launches", "clusters", "shared_memory", "bad_shapes", "memory", "order", "queries", "tensor_maps"),
+    *("driver_launch", "reads_back", "calls_back", "uses_threads"),
+)
+"""Each raises an error that quotes the condition that does not hold."""
+
+
+def call(library: str, name: str) -> dict[str, str]:
+    """Call one function with a tensor on the device."""
+    import torch
+    import tvm_ffi
+
+    x = torch.zeros(4096).cuda()
+    try:
+        tvm_ffi.load_module(library)[name](x)
+        torch.cuda.synchronize()
+    except Exception as error:  # noqa: BLE001 - whatever is raised is the answer
+        return {"raised": f"{error}".splitlines()[-1][-300:]}
+    return {"raised": ""}
+
+
+def record(device: str, on_gpu: bool) -> dict[str, Any]:
+    """All functions, each in a process of its own."""
+    built = build(Candidate.from_source(CALLS.read_text()), Target.SM_90A, Settings.load())
+    if built.library is None:
+        raise SystemExit(f"error: calls.cu does not build: {built.stage.log[-2000:]}")
+
+    def one(name: str) -> dict[str, str]:
+        words = [sys.executable, __file__, str(built.library), name]
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+        except subprocess.TimeoutExpired:
+            return {"raised": "hangs"}
+        lines = done.stdout.splitlines()
+        return json.loads(lines[-1]) if done.returncode == 0 and lines else {"raised": f"ended with {done.returncode}"}
+
+    if not on_gpu:
+        return {"device": device, "calls": {}}
+    with ThreadPoolExecutor(4) as pool:
+        made = dict(zip(FUNCTIONS, pool.map(one, FUNCTIONS), strict=True))
+    for name, answer in made.items():
+        print(f"  {name:20} {answer['raised'] or 'returned'}", flush=True)
+    return {"device": device, "calls": made}
+
+
+if __name__ == "__main__":
+    print(json.dumps(call(sys.argv[1], sys.argv[2])))
