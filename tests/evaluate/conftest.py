@@ -71,7 +71,8 @@ def spies(build_candidate: Callable[..., Path]) -> Path:
 @pytest.fixture(scope="session")
 def parts(native_settings: Settings) -> NativeParts:
     words = tuple(word for folder in find_toolkit(native_settings).includes for word in ("-isystem", str(folder)))
-    cuda = native_binary("libcuda.so.1", [HERE / "fake_cuda.c"], native_settings, kind="shared", link=Link(flags=words))
+    sources = [HERE / "fake_cuda.c", HERE / "fake_modules.c"]
+    cuda = native_binary("libcuda.so.1", sources, native_settings, kind="shared", link=Link(flags=words))
     return NativeParts(
         candidate=candidate_program(native_settings),
         cuda=str(cuda),

@@ -56,6 +56,9 @@ def evaluate_kernel(
         typer.Option(help="A workload's uuid, or paper, neighbour, small; by default paper, on the emulator small."),
     ] = None,
     thorough: Annotated[bool, typer.Option("--thorough", help="On the emulator: all draws and schedules.")] = False,
+    host: Annotated[
+        str, typer.Option(help="On a GPU, the host code's calls: auto (replayed, else live), replay, or live.")
+    ] = "auto",
     until: Annotated[str | None, typer.Option(metavar="STAGE", help="Last stage to run.")] = None,
     json: Json = False,
     output: Annotated[
@@ -65,7 +68,7 @@ def evaluate_kernel(
     """Judge one kernel."""
     from ptxbench.cli.judging import Order, judge_kernel
 
-    order = Order(kernel, task, target, device, workload, until, json, output, thorough)
+    order = Order(kernel, task, target, device, workload, until, json, output, thorough, host)
     raise typer.Exit(judge_kernel(order))
 
 

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast, get_args
 
 from rich.console import Console
 
@@ -17,6 +17,7 @@ from ptxbench.errors import CommandError
 from ptxbench.evaluate.devices import list_gpus
 from ptxbench.evaluate.emulated import estimate_seconds
 from ptxbench.evaluate.pipeline import EvaluationRequest, choose, evaluate
+from ptxbench.evaluate.recording import HostMode
 from ptxbench.evaluate.render import render_verdict
 from ptxbench.schema.problem import Problem, Role, Workload
 from ptxbench.schema.values import Target
@@ -42,6 +43,7 @@ class Order:
     json: bool = False
     output: Path | None = None
     thorough: bool = False
+    host: str = "auto"
 
 
 def judge_kernel(order: Order) -> int:
@@ -73,6 +75,7 @@ def _judge(order: Order) -> Verdict:
             until=until,
             progress=progress.show,
             thoroughness="thorough" if order.thorough else "quick",
+            host=_host(order.host),
             settings=settings,
         )
         workload = _workload(problem, order, choose(request).emulated, progress)
@@ -123,6 +126,13 @@ def _usual_target(order: Order, settings: Settings) -> Target:
             if fits and order.device in ("auto", f"cuda:{gpu.ordinal}"):
                 return target
     return Target.SM_90A
+
+
+def _host(text: str) -> HostMode:
+    for mode in get_args(HostMode):
+        if text == mode:
+            return cast(HostMode, mode)
+    raise CommandError(f"{text!r} is not a way to treat host code.", f"Use one of: {', '.join(get_args(HostMode))}.")
 
 
 def _member(kind: type[Name], text: str, what: str) -> Name:

@@ -10,7 +10,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -18,14 +18,16 @@ from typing import Self
 
 from ptxbench.evaluate.child.protocol import CandidateFiles, Measure, Measured, Wrapped, WrappedRun
 from ptxbench.evaluate.devices import Gpu
+from ptxbench.evaluate.hosting import Host, choose_host
 from ptxbench.evaluate.judge_client import Judge
-from ptxbench.evaluate.profiler import ncu_command, profile_stage, profile_unavailable, read_report
+from ptxbench.evaluate.profiler import ncu_command, profile_stage, profile_unavailable, read_report, same_launches
+from ptxbench.evaluate.recording import HostMode, Subject
 from ptxbench.evaluate.sanitizer import Tool, sanitize_stage, sanitizer_command, sanitizer_missing, sanitizer_run
 from ptxbench.evaluate.statistics import WITNESS_SHARE, witness
 from ptxbench.schema.candidate import Candidate
 from ptxbench.schema.problem import Problem, Role, Workload
 from ptxbench.schema.stages import CheckStage, Outcome, ProfileStage, Reason, SanitizeStage, TimeStage
-from ptxbench.schema.values import Target, Unavailable
+from ptxbench.schema.values import Layer, Target, Unavailable
 from ptxbench.schema.verdict import Environment, StageName
 from ptxbench.settings import Settings
 from ptxbench.toolchain.elf import cubins
@@ -53,6 +55,13 @@ class Plan:
     workload: Workload
     target: Target
     library: Path
+    host: HostMode = "auto"
+    """Whether its host code is replayed or runs in every call."""
+
+    @property
+    def neighbours(self) -> tuple[Workload, ...]:
+        """The workloads that are checked besides."""
+        return tuple(w for w in self.problem.workloads if w.role is Role.NEIGHBOUR and w != self.workload)
 
 
 @dataclass(frozen=True)
@@ -72,6 +81,12 @@ class _Files:
 
     files: CandidateFiles
     kernels: frozenset[str]
+    host: Host
+
+    def live(self, reason: Reason | None) -> _Files:
+        """The same candidate with its host code running, because its replay failed for this reason."""
+        files = self.files.model_copy(update={"program": None})
+        return replace(self, files=files, host=self.host.after_failure(reason.code if reason else ""))
 
 
 @dataclass
@@ -102,12 +117,22 @@ class GpuEvaluator:
         Raises:
             DeviceError: The judge or the device failed, not the candidate.
         """
-        if not self.judge.alive:
-            self.judge = Judge.start(self.settings, self.gpu.ordinal)
-        built = self._files(plan)
+        with tempfile.TemporaryDirectory(prefix="ptxbench-replay-") as name:
+            progress(StageName.CHECK, "recording what the host code asks for")
+            built = self._built(plan, Path(name))
+            if built.host.refused:
+                return self._refused(built.host)
+            return self._stages(plan, built, wanted, sanitizers, progress)
+
+    def _stages(
+        self, plan: Plan, built: _Files, wanted: frozenset[StageName], sanitizers: tuple[Tool, ...], progress: Progress
+    ) -> GpuStages:
         timed = StageName.TIME in wanted
         progress(StageName.CHECK, "comparing with the oracle and the library" + (", timing" if timed else ""))
         measured = self._measure(plan, built, timed)
+        if measured.check.outcome is not Outcome.PASSED and built.host.doubtful:
+            built = built.live(measured.check.reason)
+            measured = self._measure(plan, built, timed)
         passed = measured.check.outcome is Outcome.PASSED
         sanitize, profile = SanitizeStage(outcome=Outcome.NOT_RUN), ProfileStage(outcome=Outcome.NOT_RUN)
         if passed and StageName.SANITIZE in wanted:
@@ -120,28 +145,46 @@ class GpuEvaluator:
         return GpuStages(
             check=measured.check,
             sanitize=sanitize,
-            profile=profile,
+            profile=same_launches(profile, clock),
             time=second_witness(clock, profile),
-            environment=self._environment(measured),
+            environment=self._environment(built.host, measured),
         )
 
-    def _files(self, plan: Plan) -> _Files:
+    def _built(self, plan: Plan, folder: Path) -> _Files:
         found = cubins(plan.library, find_toolkit(self.settings))
+        symbol = plan.candidate.entry_symbol
+        subject = Subject(plan.library, symbol, found, plan.problem, plan.target)
+        host = choose_host(plan.host, subject, (plan.workload, *plan.neighbours), self.settings, folder)
         names = tuple(name for cubin in found for name in cubin.kernels)
         files = CandidateFiles(
             library=plan.library,
-            symbol=plan.candidate.entry_symbol,
+            symbol=symbol,
             kernels=names,
             cubin_hashes=tuple(cubin.sha256 for cubin in found),
+            program=host.program,
         )
-        return _Files(files, frozenset(names))
+        return _Files(files, frozenset(names), host)
+
+    def _refused(self, host: Host) -> GpuStages:
+        """The stages of a candidate that may only be replayed and cannot be."""
+        hint = "Give `--host auto` to let its host code run."
+        reason = Reason(code="not_replayable", message=f"It cannot be replayed: {host.reason}.", hint=hint)
+        answer = Layer.unavailable(reason.message)
+        return GpuStages(
+            check=CheckStage(outcome=Outcome.UNAVAILABLE, reason=reason, published=answer, contract=answer),
+            sanitize=SanitizeStage(outcome=Outcome.NOT_RUN),
+            profile=ProfileStage(outcome=Outcome.NOT_RUN),
+            time=TimeStage(outcome=Outcome.NOT_RUN),
+            environment=self._environment(host, None),
+        )
 
     def _measure(self, plan: Plan, built: _Files, timed: bool) -> Measured:
-        neighbours = tuple(w for w in plan.problem.workloads if w.role is Role.NEIGHBOUR and w != plan.workload)
+        if not self.judge.alive:
+            self.judge = Judge.start(self.settings, self.gpu.ordinal)
         request = Measure(
             problem=plan.problem,
             workload=plan.workload,
-            neighbours=neighbours,
+            neighbours=plan.neighbours,
             seed=secrets.randbits(63),
             candidate=built.files,
             time=timed,
@@ -197,7 +240,7 @@ class GpuEvaluator:
             stage = profile_stage(*parts)
         return stage.model_copy(update={"started": started, "seconds": time.time() - started, "instrument": found})
 
-    def _environment(self, measured: Measured) -> Environment:
+    def _environment(self, host: Host, measured: Measured | None) -> Environment:
         hello = self.judge.hello
         return Environment(
             device=f"cuda:{self.gpu.ordinal}",
@@ -205,9 +248,9 @@ class GpuEvaluator:
             gpu_uuid=hello.gpu_uuid,
             driver=hello.driver,
             tools=hello.tools,
-            protections=measured.protections,
-            missing_protections=measured.missing_protections,
-            host_code="live",
+            protections=measured.protections if measured else (),
+            missing_protections=measured.missing_protections if measured else (),
+            host_code=host.name,
             ptxbench=version("ptxbench"),
         )
 

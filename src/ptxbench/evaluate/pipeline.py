@@ -15,6 +15,7 @@ from ptxbench.evaluate.emulated import EmulatedEvaluator, Thoroughness
 from ptxbench.evaluate.gpu import GpuEvaluator, GpuStages, Plan, Progress
 from ptxbench.evaluate.inspection import inspect_code
 from ptxbench.evaluate.policy import binary_policy, source_policy
+from ptxbench.evaluate.recording import HostMode
 from ptxbench.evaluate.sanitizer import Tool
 from ptxbench.schema.candidate import Candidate
 from ptxbench.schema.problem import Problem, Workload
@@ -46,6 +47,8 @@ class EvaluationRequest:
         progress: Called as stages begin.
         sanitizers: Tools of compute-sanitizer to run.
         thoroughness: How much the emulator runs: `quick` or `thorough`.
+        host: On a GPU, whether host code is replayed: `auto` (else it runs live), `replay` (else it is not judged),
+            `live` (it runs in every call).
         settings: What the environment decides.
     """
 
@@ -56,6 +59,7 @@ class EvaluationRequest:
     progress: Progress = _silent
     sanitizers: tuple[Tool, ...] = ("memcheck",)
     thoroughness: Thoroughness = "quick"
+    host: HostMode = "auto"
     settings: Settings = field(default_factory=Settings.load)
 
     def wants(self, stage: StageName) -> bool:
@@ -101,7 +105,7 @@ def evaluate(
     stages, environment = static.stages, Environment(device=choice.name, ptxbench=version("ptxbench"))
     there = choice.gpu is not None or choice.emulated
     if static.library is not None and not static.ended and there and any(map(request.wants, ON_DEVICE)):
-        plan = Plan(candidate, problem, workload, request.target, static.library)
+        plan = Plan(candidate, problem, workload, request.target, static.library, request.host)
         results = _emulated(plan, static, request) if choice.emulated else _on_gpu(plan, request, choice, gpu)
         stages = _merge(stages, results)
         environment = results.environment

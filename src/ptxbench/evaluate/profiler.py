@@ -16,7 +16,15 @@ from ptxbench.sass import ncu
 from ptxbench.sass.families import FamilyTable, family_of, table
 from ptxbench.sass.work import flops_of
 from ptxbench.schema.problem import Problem, Workload
-from ptxbench.schema.stages import ExecutedFamily, KernelProfile, Outcome, ProfileStage, Reason, WorkShare
+from ptxbench.schema.stages import (
+    ExecutedFamily,
+    KernelProfile,
+    Outcome,
+    ProfileStage,
+    Reason,
+    TimeStage,
+    WorkShare,
+)
 from ptxbench.schema.values import Layer, Target, Unavailable
 from ptxbench.suite import compulsory_bytes, required_flops
 from ptxbench.toolchain.call import run_tool
@@ -230,6 +238,34 @@ def _counted_flops(launch: ncu.Launch, lines: Iterable[ncu.ExecutedLine], famili
         total += value or 0.0
         ran = [opcode for opcode in ran if opcode not in covered]
     return None if ran else total
+
+
+def same_launches(profile: ProfileStage, clock: TimeStage) -> ProfileStage:
+    """The profile, unless the profiled call launched other kernels than each timed call."""
+    if profile.outcome is not Outcome.PASSED or not clock.launches:
+        return profile
+    profiled = sorted(_base(kernel.name) for kernel in profile.kernels)
+    timed = sorted(_base(name) for name in clock.launches)
+    if profiled == timed:
+        return profile
+    message = f"The profiled call launched {_listed(profiled)}, each timed call {_listed(timed)}."
+    hint = "Launch the same kernels in every call, the first one too."
+    return profile.model_copy(
+        update={
+            "outcome": Outcome.INCONCLUSIVE,
+            "reason": Reason(code="launches_differ", message=message, hint=hint),
+            "executed": Layer.unavailable(message),
+            "work": None,
+        }
+    )
+
+
+def _base(name: str) -> str:
+    return ncu.base_name(name) if "(" in name else name
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{len(names)} kernels ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
 
 
 def _executed(own: Sequence[ncu.Launch], wanted: tuple[str, ...], target: Target) -> Layer:

@@ -110,7 +110,8 @@ class Environment(Frozen):
     """Protections that were active around the candidate's process."""
     missing_protections: tuple[Unavailable, ...] = ()
     host_code: str = ""
-    """`live`: the candidate's host code ran on the device machine; `replayed`: only its recorded launches did."""
+    """`replayed`: what the host code asked for was recorded without a device, and only that ran where the clock is.
+    `live: REASON`: the host code itself ran there, and why. Empty where nothing ran on a device."""
     ptxbench: str = ""
 
 

@@ -12,6 +12,7 @@ from ptxbench.emulator.host.kernels import kernels_of
 from ptxbench.emulator.host.memory import BASE, AddressMap, reserved_ranges
 from ptxbench.emulator.host.process import record
 from ptxbench.emulator.host.record import (
+    GIVEN_STREAM,
     Allocate,
     Copy,
     Fill,
@@ -71,7 +72,7 @@ def test_a_launch_is_recorded_with_its_parameters_and_their_addresses(call: Call
     made = call("launches")
     (launch,) = made.launches
     assert (launch.kernel, launch.grid, launch.block) == ("_Z5scalePf4Paircd", (3, 2, 1), (64, 1, 1))
-    assert (launch.cluster, launch.dynamic_shared, launch.stream) == ((1, 1, 1), 0, 0)
+    assert (launch.cluster, launch.dynamic_shared, launch.stream) == ((1, 1, 1), 0, GIVEN_STREAM)
     pointer, pair, letter, number = launch.parameters
     assert pointer.data == struct.pack("<Q", ADDRESS)
     assert pointer.relocations == (Relocation(offset=0, of="argument", index=0, addend=0),)
@@ -128,7 +129,7 @@ def test_memory_calls_are_recorded_in_order_with_what_the_host_hands_over(call: 
 def test_streams_and_events_are_recorded_in_order(call: Call) -> None:
     made = call("order")
     assert made.ending.kind == "returned", made.ending
-    steps = [(one.kind, getattr(one, "what", ""), one.stream) for one in made.operations[1:]]
+    steps = [(one.kind, getattr(one, "what", ""), getattr(one, "stream", None)) for one in made.operations[1:]]
     stream = made.launches[0].stream
     assert steps == [
         ("order", "record", 0),

@@ -17,7 +17,7 @@ WINDOW = 1 << 40
 PAGE = 4096
 _ALIGNMENT = 512
 
-Kind = Literal["argument", "allocation"]
+Kind = Literal["argument", "allocation", "stale"]
 
 
 class AddressMap:
@@ -31,6 +31,17 @@ class AddressMap:
         for index, argument in enumerate(arguments):
             self._add(argument.address, argument.size, "argument", index)
         self._allocations = 0
+
+    def arguments(self, arguments: Sequence[TensorArgument]) -> None:
+        """The next call's arguments take the place of the last one's, whose addresses are then numbers like others."""
+        for start, (size, kind, index) in self._ranges.items():
+            if kind == "argument":
+                self._ranges[start] = (size, "stale", index)
+        for index, argument in enumerate(arguments):
+            if argument.address in self._ranges:
+                self._ranges[argument.address] = (argument.size, "argument", index)
+            else:
+                self._add(argument.address, argument.size, "argument", index)
 
     def allocate(self, size: int) -> tuple[int, int]:
         """(number, address) of `size` fresh bytes."""
@@ -71,6 +82,8 @@ class AddressMap:
             start = self._starts[nearest[at]]
             _, kind, index = self._ranges[start]
             addend = int(words[at]) - start
+            if kind == "stale":
+                continue
             relocations.append(Relocation(offset=8 * int(at), of=kind, index=index, addend=addend))
         return Blob(data=data, relocations=tuple(relocations))
 

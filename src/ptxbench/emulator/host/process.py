@@ -12,13 +12,13 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from ptxbench.emulator.host.device import HostDevice
-from ptxbench.emulator.host.kernels import kernels_of
+from ptxbench.emulator.host.kernels import KernelInfo, kernels_of
 from ptxbench.emulator.host.record import Ending, LaunchRecord, TensorArgument
 from ptxbench.emulator.host.runtime import Excess, Performer, Runtime
 from ptxbench.emulator.host.stubs import stubs
@@ -55,10 +55,12 @@ class HostSettings:
     Attributes:
         device: What it is told of the device.
         seconds: Time that it gets.
+        kernels: What the library's machine code says of its kernels, by name; None to read it.
     """
 
     device: HostDevice = field(default_factory=HostDevice)
     seconds: float = SECONDS
+    kernels: Mapping[str, KernelInfo] | None = None
 
 
 def record(
@@ -83,22 +85,54 @@ def record(
         ToolError: A tool is missing, or the library's machine code is malformed.
         SandboxError: The process cannot be set up.
     """
+    return record_calls(library, symbol, [arguments], settings, host, performer)[0]
+
+
+def record_calls(
+    library: Path,
+    symbol: str,
+    calls: Sequence[Sequence[TensorArgument]],
+    settings: Settings,
+    host: HostSettings | None = None,
+    performer: Performer | None = None,
+) -> tuple[LaunchRecord, ...]:
+    """Make several calls, at least one, in one process; as `record`, a record of each call that was begun.
+
+    All calls have arguments of the same shapes. What is not of one call alone (`live`, `failures`, `ending`, `hints`)
+    stands in each record. A process that ends before its first call still gives that call's record.
+
+    Raises:
+        ToolError: As `record`.
+        SandboxError: As `record`.
+    """
     how = host or HostSettings()
-    kernels = kernels_of(library, settings)
+    kernels = kernels_of(library, settings) if how.kernels is None else how.kernels
     for _ in range(_ATTEMPTS):
-        runtime = Runtime(arguments, kernels, how.device, performer)
+        runtime = Runtime(calls, kernels, how.device, performer)
         ending = _run(runtime, _command(library, symbol, settings), how.seconds)
         if ending is not None:
-            return LaunchRecord(
-                symbol=symbol,
-                arguments=tuple(arguments),
-                operations=tuple(runtime.operations),
-                live=tuple(runtime.live),
-                failures=tuple(runtime.failures),
-                ending=ending,
-                unsupported=tuple(runtime.unsupported),
-            )
+            return _records(runtime, symbol, calls, ending)
     raise SandboxError("The arguments' addresses are in use in every new process.", "Choose other addresses.")
+
+
+def _records(
+    runtime: Runtime, symbol: str, calls: Sequence[Sequence[TensorArgument]], ending: Ending
+) -> tuple[LaunchRecord, ...]:
+    starts = [0, *runtime.starts[1:], len(runtime.operations)]
+    return tuple(
+        LaunchRecord(
+            symbol=symbol,
+            arguments=tuple(arguments),
+            operations=tuple(runtime.operations[begin:end]),
+            live=tuple(runtime.live),
+            failures=tuple(runtime.failures),
+            ending=ending,
+            unsupported=tuple(runtime.unsupported),
+            hints=tuple(runtime.hints),
+            handles=tuple(runtime.handles),
+        )
+        for arguments, begin, end in zip(calls, starts, starts[1:], strict=False)
+    )
 
 
 def _command(library: Path, symbol: str, settings: Settings) -> list[str]:

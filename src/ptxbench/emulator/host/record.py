@@ -16,6 +16,9 @@ from ptxbench.schema.values import Frozen
 
 Triple: TypeAlias = tuple[int, int, int]
 
+GIVEN_STREAM = 3
+"""Number of the stream that the caller hands over; 0 and 1 are the default stream, 2 is that of each thread."""
+
 
 class Value(Frozen):
     """A part of the record; bytes are base64 in JSON."""
@@ -141,7 +144,34 @@ class Order(Value):
     event: int | None = None
 
 
-Operation: TypeAlias = Annotated[Launch | Copy | Fill | Allocate | Free | Order, Field(discriminator="kind")]
+class Attribute(Value):
+    """A kernel's attribute set (cudaFuncSetAttribute); `number` is that of cudaFuncAttribute."""
+
+    kind: Literal["attribute"] = "attribute"
+    kernel: str
+    number: int
+    value: int
+
+
+class Pool(Value):
+    """An attribute of the default memory pool set; `number` is that of cudaMemPoolAttr."""
+
+    kind: Literal["pool"] = "pool"
+    number: int
+    value: int
+
+
+Operation: TypeAlias = Annotated[
+    Launch | Copy | Fill | Allocate | Free | Order | Attribute | Pool, Field(discriminator="kind")
+]
+
+
+class Handle(Value):
+    """A stream or an event that the host code has made, with the flags that it gave."""
+
+    what: Literal["stream", "event"]
+    number: int
+    flags: int
 
 
 class Ending(Value):
@@ -156,12 +186,14 @@ class Ending(Value):
 
 
 class LaunchRecord(Value):
-    """Everything that one call of a candidate asked for, in order.
+    """Everything that one call of a candidate asked for, in order; the first call also what its loading asked for.
 
     Attributes:
         live: Why the record cannot stand for the call, e.g. that the host reads device data; empty when it can.
         failures: Calls that returned an error, as on a device, with the reason.
         unsupported: Names of calls that the stub libraries do not have.
+        hints: Settings that change no result but perhaps the time, and are not in the operations.
+        handles: Streams and events that the process had made when it ended.
     """
 
     symbol: str
@@ -171,6 +203,8 @@ class LaunchRecord(Value):
     failures: tuple[str, ...]
     ending: Ending
     unsupported: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+    handles: tuple[Handle, ...] = ()
 
     @property
     def launches(self) -> tuple[Launch, ...]:

@@ -7,7 +7,7 @@ at once (an emulated device), and host code that reads device data gets it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 from ptxbench.emulator.async_.encode import encode
 from ptxbench.emulator.async_.tensormap import Im2col, TensorMap
@@ -15,7 +15,20 @@ from ptxbench.emulator.host.device import HostDevice
 from ptxbench.emulator.host.kernels import KernelInfo
 from ptxbench.emulator.host.launches import Failure, KernelState, LaunchShape, check_launch
 from ptxbench.emulator.host.memory import AddressMap, reserved_ranges
-from ptxbench.emulator.host.record import Allocate, Copy, Fill, Free, Launch, Operation, Order, TensorArgument
+from ptxbench.emulator.host.record import (
+    GIVEN_STREAM,
+    Allocate,
+    Attribute,
+    Copy,
+    Fill,
+    Free,
+    Handle,
+    Launch,
+    Operation,
+    Order,
+    Pool,
+    TensorArgument,
+)
 from ptxbench.emulator.host.wire import (
     COOPERATIVE,
     EVERY_STREAM,
@@ -34,6 +47,7 @@ _MAX_DATA = 256 * 2**20
 _CODES = {DType.BFLOAT16: (4, 16), DType.FLOAT16: (2, 16), DType.FLOAT32: (2, 32)}
 """DLPack's type codes and bits."""
 
+_STREAMS = (0, 1, 2, GIVEN_STREAM)
 _DIRECTIONS = {1: "to_device", 2: "to_host", 3: "on_device"}
 
 
@@ -56,22 +70,26 @@ class Runtime:
 
     def __init__(
         self,
-        arguments: Sequence[TensorArgument],
+        calls: Sequence[Sequence[TensorArgument]],
         kernels: Mapping[str, KernelInfo],
         device: HostDevice,
         performer: Performer | None = None,
     ) -> None:
-        self._arguments = tuple(arguments)
+        self._calls = tuple(calls)
         self._device = device
         self._performer = performer
         self._kernels = [KernelState(info) for info in kernels.values()]
         self._numbers = {name: number for number, name in enumerate(kernels, 1)}
-        self._memory = AddressMap(arguments)
-        self._handles = 16  # smaller numbers are the default streams
-        self._streams: set[int] = {0, 1, 2}
+        self._memory = AddressMap(self._calls[0])
+        self._handles = 16  # smaller numbers are the default streams and the caller's
+        self._streams: set[int] = set(_STREAMS)
         self._events: set[int] = set()
         self._data = 0
+        self.handles: list[Handle] = []
         self.operations: list[Operation] = []
+        self.starts: list[int] = []
+        """Of each call made so far, the number of operations before it."""
+        self.hints: dict[str, None] = {}
         self.live: dict[str, None] = {}
         self.failures: list[str] = []
         self.unsupported: dict[str, None] = {}
@@ -95,11 +113,29 @@ class Runtime:
         return result
 
     def _start(self, _: Question) -> Answer:
-        ranges = reserved_ranges(self._arguments)
-        words = [len(ranges), *(word for pair in ranges for word in pair), len(self._arguments)]
-        for argument in self._arguments:
+        first = self._calls[0]
+        ranges = reserved_ranges([argument for call in self._calls for argument in call])
+        words = [len(ranges), *(word for pair in ranges for word in pair), len(first)]
+        for argument in first:
             words += [argument.address, *_CODES[argument.dtype], 1, len(argument.shape), *argument.shape]
         return Answer(words=tuple(words))
+
+    def _call(self, _: Question) -> Answer:
+        """The next call's addresses; no word when all are made."""
+        if len(self.starts) == len(self._calls):
+            return Answer()
+        arguments = self._calls[len(self.starts)]
+        self.starts.append(len(self.operations))
+        self._memory.arguments(arguments)
+        return Answer(words=tuple(argument.address for argument in arguments))
+
+    def _pool(self, question: Question) -> Answer:
+        number, value = question.words
+        return self._do(Pool(number=number, value=value))
+
+    def _hint(self, question: Question) -> Answer:
+        self.hints[question.text] = None
+        return Answer()
 
     def _unsupported(self, question: Question) -> Answer:
         self._mark(f"calls {question.text}, which works on a device alone")
@@ -151,7 +187,7 @@ class Runtime:
         if isinstance(changed, Failure):
             return changed
         self._kernels[number - 1] = changed
-        return Answer()
+        return self._do(Attribute(kernel=changed.info.name, number=attribute, value=_signed(value)))
 
     def _kernel_get(self, question: Question) -> Answer:
         kernel = self._kernels[question.words[0] - 1]
@@ -222,11 +258,11 @@ class Runtime:
     def _stream(self, question: Question) -> Answer | Failure:
         action, stream, other = question.words
         if action == StreamAction.CREATE:
-            return Answer(words=(self._handle(self._streams),))
+            return Answer(words=(self._handle(self._streams, "stream", other),))
         if stream != EVERY_STREAM and stream not in self._streams:
             return Failure(_INVALID_HANDLE, f"no stream {stream:#x}")
         if action == StreamAction.DESTROY:
-            self._streams.discard(stream if stream > 2 else EVERY_STREAM)
+            self._streams.discard(stream if stream not in _STREAMS else EVERY_STREAM)
         elif action == StreamAction.CALLBACK:
             self._mark("runs host functions within a stream")
         elif action == StreamAction.WAIT:
@@ -240,7 +276,7 @@ class Runtime:
     def _event(self, question: Question) -> Answer | Failure:
         action, event, stream = question.words
         if action == EventAction.CREATE:
-            return Answer(words=(self._handle(self._events),))
+            return Answer(words=(self._handle(self._events, "event", stream),))
         if event not in self._events or (action == EventAction.RECORD and stream not in self._streams):
             return Failure(_INVALID_HANDLE, f"no event {event:#x} or no stream {stream:#x}")
         if action == EventAction.DESTROY:
@@ -277,9 +313,10 @@ class Runtime:
     def _mark(self, reason: str) -> None:
         self.live[reason] = None
 
-    def _handle(self, known: set[int]) -> int:
+    def _handle(self, known: set[int], what: Literal["stream", "event"], flags: int) -> int:
         self._handles += 1
         known.add(self._handles)
+        self.handles.append(Handle(what=what, number=self._handles, flags=flags))
         return self._handles
 
 
@@ -301,6 +338,9 @@ _HANDLERS = {
     Op.ATTRIBUTE: Runtime._attribute,
     Op.ENCODE: Runtime._encode,
     Op.MEMORY: Runtime._memory_info,
+    Op.CALL: Runtime._call,
+    Op.HINT: Runtime._hint,
+    Op.POOL: Runtime._pool,
 }
 
 

@@ -172,6 +172,7 @@ def time_stage(series: Series, baselines: Baselines, context: Context) -> TimeSt
         floor_ms=speed.floor_ms,
         outputs_checked=series.outputs_checked,
         foreign_kernels=foreign_kernels(series, context.files),
+        launches=tuple(sorted(_kernels(series.candidate[0]))) if series.candidate else (),
         states=context.states,
     )
     if series.wrong:

@@ -143,7 +143,7 @@ class GpuDesk:
         folder = tempfile.TemporaryDirectory(prefix="ptxbench-candidate-")
         spec = SessionSpec(
             parts=self.parts,
-            library=files.library,
+            library=files.program or files.library,
             symbol=files.symbol,
             device=self._ordinal,
             buffers=tuple(memory.buffers),
@@ -152,6 +152,7 @@ class GpuDesk:
             wrapper=tool.wrapper if tool else (),
             keep_root=bool(tool and tool.keep_root),
             measured=tool is None and isinstance(self.parts.instrument, Instrument),
+            replayed=files.program is not None,
         )
         return SessionCandidate(Session.begin(spec, start_seconds), folder, (start_seconds, deadline), self.device)
 

@@ -17,6 +17,8 @@ _CANDIDATE = (
     "serve.c",
     "trusted.c",
     "call.c",
+    "program.c",
+    "replay.c",
     "device.c",
     "channel.c",
     "sandbox.c",

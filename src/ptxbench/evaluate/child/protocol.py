@@ -40,6 +40,8 @@ class CandidateFiles(Frozen):
     """Mangled names of every kernel in its own machine code."""
     cubin_hashes: tuple[str, ...]
     """SHA-256 of every cubin in it."""
+    program: Path | None = None
+    """Its replay program: the process loads this and not the library. None: its host code runs."""
 
 
 class Measure(Frozen):

@@ -282,6 +282,9 @@ class Session:
             return
         if not self._inside:
             raise _setup_error(done, self.phase)
+        if self._spec.replayed and done.status is Status.PROTOCOL:  # no code of the candidate could have said so
+            self.close()
+            raise SandboxError(f"The recorded calls cannot be replayed: {done.text}.", "Use `--host live`.")
         if done.status is Status.RAISED:
             raise CandidateFault("raised", f"The candidate raised an error: {done.text}", self.phase, done.text)
         if done.status is Status.CUDA:

@@ -21,7 +21,8 @@ class SessionSpec:
 
     Attributes:
         parts: The program and the libraries that it loads.
-        library: The candidate's shared object; its bytes are handed over, its path stays unknown.
+        library: The candidate's shared object, or its replay program; its bytes are handed over, its path stays
+            unknown.
         symbol: Of the exported function, without the ABI's prefix: `run`.
         device: Ordinal, under the same CUDA_VISIBLE_DEVICES as here (see `environment`).
         buffers: Of the judge, in the order in which arguments name them.
@@ -31,6 +32,7 @@ class SessionSpec:
         wrapper: Command line of a tool put before the program's own.
         keep_root: Keep the rights that reading counters takes.
         measured: Record device activity in the process.
+        replayed: `library` is a replay program; no host code of the candidate runs.
         hidden: Further folders that the candidate must not see (three at most besides `folder`).
         environment: Variables besides the few that are always set.
     """
@@ -45,6 +47,7 @@ class SessionSpec:
     wrapper: tuple[str, ...] = ()
     keep_root: bool = False
     measured: bool = True
+    replayed: bool = False
     hidden: tuple[Path, ...] = (Path("/root"), Path("/home"), Path("/var/tmp"))  # noqa: S108  (covered, not used)
     environment: tuple[tuple[str, str], ...] = ()
 
@@ -59,6 +62,7 @@ def setup_of(spec: SessionSpec) -> Setup:
         (SetupFlag.STAGED if spec.staged else 0)
         | (SetupFlag.KEEP_ROOT if spec.keep_root else 0)
         | (SetupFlag.UNDER_TOOL if spec.wrapper else 0)
+        | (SetupFlag.REPLAY if spec.replayed else 0)
     )
     found = spec.parts.instrument if spec.measured else None
     if found is not None and not isinstance(found, Instrument):
@@ -67,7 +71,7 @@ def setup_of(spec: SessionSpec) -> Setup:
         device=spec.device,
         flags=flags,
         cuda=spec.parts.cuda,
-        cudart=str(spec.parts.cudart or ""),
+        cudart="" if spec.replayed else str(spec.parts.cudart or ""),
         tvm_ffi=str(spec.parts.tvm_ffi),
         spans=str(found.library) if found else "",
         cupti=str(found.cupti) if found else "",

@@ -97,6 +97,7 @@ class SetupFlag(IntEnum):
     STAGED = 1
     KEEP_ROOT = 2
     UNDER_TOOL = 4
+    REPLAY = 8
 
 
 DLPACK_TYPES: dict[DType, tuple[int, int]] = {DType.BFLOAT16: (4, 16), DType.FLOAT16: (2, 16), DType.FLOAT32: (2, 32)}

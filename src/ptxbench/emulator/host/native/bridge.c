@@ -97,6 +97,11 @@ int bridge_unsupported(const char *name) {
     return ERROR_NOT_SUPPORTED;
 }
 
+void bridge_hint(const char *name) {
+    struct answer answer;
+    bridge_name(OP_HINT, name, 0, &answer);
+}
+
 void kernel_register(const void *host, const char *name) {
     struct kernel *kernel = calloc(1, sizeof *kernel);
     pthread_mutex_lock(&lock);

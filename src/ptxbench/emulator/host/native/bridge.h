@@ -10,6 +10,7 @@
 enum op {
     OP_START = 1, OP_ENDED, OP_UNSUPPORTED, OP_KERNEL, OP_VARIABLE, OP_LAUNCH, OP_KERNEL_SET, OP_KERNEL_GET,
     OP_OCCUPANCY, OP_ALLOCATE, OP_FREE, OP_COPY, OP_FILL, OP_STREAM, OP_EVENT, OP_ATTRIBUTE, OP_ENCODE, OP_MEMORY,
+    OP_CALL, OP_HINT, OP_POOL,
 };
 
 enum { STREAM_CREATE, STREAM_DESTROY, STREAM_SYNCHRONIZE, STREAM_WAIT, STREAM_CALLBACK };
@@ -18,6 +19,7 @@ enum { COPY_TO_DEVICE = 1, COPY_TO_HOST = 2, COPY_ON_DEVICE = 3, COPY_DEFAULT = 
 enum { LAUNCH_COOPERATIVE = 1, LAUNCH_PROGRAMMATIC = 2 };
 
 #define BRIDGE_WORDS 512
+#define GIVEN_STREAM 3 /* the stream that the caller hands over; smaller numbers are CUDA's own default streams */
 #define EVERY_STREAM UINT64_MAX
 
 /* The descriptor of the socket. */
@@ -51,6 +53,9 @@ int bridge_name(enum op op, const char *name, uint64_t word, struct answer *answ
 
 /* Notes that the candidate called what a GPU-less machine cannot give; returns cudaErrorNotSupported. */
 int bridge_unsupported(const char *name);
+
+/* Notes a setting that changes no result, but perhaps the time. */
+void bridge_hint(const char *name);
 
 struct kernel {
     const void *host; /* the address by which the candidate's host code knows it */

@@ -99,12 +99,17 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device) {
 }
 
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr name, void *value) {
-    (void)pool, (void)name, (void)value; /* hints */
-    return cudaSuccess;
+    (void)pool;
+    if (name == cudaMemPoolAttrReleaseThreshold)
+        return report(ASK(OP_POOL, NULL, name, *(const uint64_t *)value));
+    if (name < cudaMemPoolAttrReleaseThreshold)
+        return report(ASK(OP_POOL, NULL, name, (uint64_t)*(const int *)value));
+    return report(cudaErrorInvalidValue);
 }
 
 cudaError_t cudaDeviceSetLimit(enum cudaLimit name, size_t value) {
     (void)name, (void)value;
+    bridge_hint("cudaDeviceSetLimit");
     return cudaSuccess;
 }
 
@@ -112,7 +117,8 @@ cudaError_t cudaDeviceSetLimit(enum cudaLimit name, size_t value) {
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority) {
     uint64_t number = 0;
-    (void)priority;
+    if (priority != 0)
+        bridge_hint("a stream's priority");
     int code = ASK(OP_STREAM, &number, STREAM_CREATE, 0, flags);
     *stream = (cudaStream_t)number;
     return report(code);
@@ -153,7 +159,8 @@ cudaError_t cudaStreamGetPriority(cudaStream_t stream, int *priority) {
 
 cudaError_t cudaStreamSetAttribute(cudaStream_t stream, cudaLaunchAttributeID name,
                                    const cudaLaunchAttributeValue *value) {
-    (void)stream, (void)name, (void)value; /* cache and scheduling hints */
+    (void)stream, (void)name, (void)value;
+    bridge_hint("cudaStreamSetAttribute");
     return cudaSuccess;
 }
 

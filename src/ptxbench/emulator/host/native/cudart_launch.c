@@ -137,7 +137,10 @@ int launch_attributes(const cudaLaunchAttribute *attributes, unsigned count, str
         case cudaLaunchAttributeLaunchCompletionEvent:
         case cudaLaunchAttributeDeviceUpdatableKernelNode:
             return bridge_unsupported("a launch attribute that names an event or a graph");
-        default: /* hints that change no result */
+        case cudaLaunchAttributeIgnore:
+            break;
+        default:
+            bridge_hint("a launch attribute");
             break;
         }
     }
@@ -160,7 +163,8 @@ cudaError_t cudaFuncSetAttribute(const void *function, enum cudaFuncAttribute at
 }
 
 cudaError_t cudaFuncSetCacheConfig(const void *function, enum cudaFuncCache config) {
-    (void)config; /* a hint */
+    if (config != cudaFuncCachePreferNone)
+        bridge_hint("cudaFuncSetCacheConfig");
     return report(kernel_find(function) == NULL ? cudaErrorInvalidDeviceFunction : cudaSuccess);
 }
 

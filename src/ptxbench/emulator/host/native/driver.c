@@ -156,6 +156,33 @@ CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, u
     return (CUresult)kernel_launch(function, &launch, arguments);
 }
 
+static void launch_attribute(const CUlaunchAttribute *attribute, struct launch *launch) {
+    const CUlaunchAttributeValue *value = &attribute->value;
+    switch (attribute->id) {
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        launch->cluster[0] = value->clusterDim.x;
+        launch->cluster[1] = value->clusterDim.y;
+        launch->cluster[2] = value->clusterDim.z;
+        break;
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        launch->flags |= value->cooperative ? LAUNCH_COOPERATIVE : 0;
+        break;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+        launch->flags |= value->programmaticStreamSerializationAllowed ? LAUNCH_PROGRAMMATIC : 0;
+        break;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT:
+    case CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE:
+        bridge_unsupported("a launch attribute that names an event or a graph");
+        break;
+    case CU_LAUNCH_ATTRIBUTE_IGNORE:
+        break;
+    default:
+        bridge_hint("a launch attribute");
+        break;
+    }
+}
+
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **arguments, void **extra) {
     struct launch launch = {
         .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
@@ -163,18 +190,8 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, voi
         .shared = config->sharedMemBytes,
         .stream = (uint64_t)config->hStream,
     };
-    for (unsigned i = 0; i < config->numAttrs; i++) {
-        const CUlaunchAttributeValue *value = &config->attrs[i].value;
-        if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
-            launch.cluster[0] = value->clusterDim.x;
-            launch.cluster[1] = value->clusterDim.y;
-            launch.cluster[2] = value->clusterDim.z;
-        } else if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE && value->cooperative)
-            launch.flags |= LAUNCH_COOPERATIVE;
-        else if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION &&
-                 value->programmaticStreamSerializationAllowed)
-            launch.flags |= LAUNCH_PROGRAMMATIC;
-    }
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        launch_attribute(&config->attrs[i], &launch);
     if (extra != NULL)
         return (CUresult)bridge_unsupported("cuLaunchKernelEx with extra");
     return (CUresult)kernel_launch(function, &launch, arguments);

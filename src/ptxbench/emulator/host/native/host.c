@@ -1,4 +1,4 @@
-/* The process in which a candidate's host code runs with no GPU: loads the stubs, locks itself in, makes the call.
+/* The process in which a candidate's host code runs with no GPU: loads the stubs, locks itself in, makes the calls.
  *
  *     host SOCKET CUDART CUDA TVM_FFI LIBRARY SYMBOL      SOCKET: the descriptor of the socket to the Python side */
 #define _GNU_SOURCE
@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <tvm/ffi/c_api.h>
+#include <tvm/ffi/extra/c_env_api.h>
 #include <unistd.h>
 
 #include "bridge.h"
@@ -27,6 +28,7 @@ static struct {
 } tensors;
 
 static __typeof__(TVMFFIErrorMoveFromRaised) *take_error;
+static __typeof__(TVMFFIEnvSetStream) *set_stream;
 
 /* Whoever touches an address of the device faults, as on a machine with one. */
 static int reserve(uint64_t address, uint64_t size) {
@@ -74,6 +76,17 @@ static int receive_order(void) {
     return 0;
 }
 
+/* The next call's addresses, in the arguments' order; false when there is no further call. */
+static int receive_call(void) {
+    struct question question = {.op = OP_CALL};
+    struct answer answer = {0};
+    if (bridge_ask(&question, &answer) != 0 || answer.count == 0 || answer.count != tensors.count)
+        return 0;
+    for (uint32_t i = 0; i < tensors.count; i++)
+        tensors.views[i].data = (void *)answer.words[i];
+    return 1;
+}
+
 static void end(enum ending ending, const char *text) {
     struct answer answer;
     bridge_name(OP_ENDED, text, ending, &answer);
@@ -93,6 +106,16 @@ static void raised(void) {
     end(ENDED_RAISED, text);
 }
 
+static void make_calls(TVMFFISafeCallType function) {
+    while (receive_call()) {
+        TVMFFIAny result = {.type_index = kTVMFFINone};
+        set_stream(kDLCUDA, 0, (void *)GIVEN_STREAM, NULL);
+        if (function(NULL, tensors.values, (int32_t)tensors.count, &result) != 0)
+            raised();
+    }
+    end(ENDED_RETURNED, "");
+}
+
 int main(int count, char **words) {
     if (count != 7)
         return EXIT_USAGE;
@@ -106,7 +129,8 @@ int main(int count, char **words) {
             return EXIT_NO_LIBRARY;
         }
     *(void **)&take_error = dlsym(ffi, "TVMFFIErrorMoveFromRaised");
-    if (take_error == NULL)
+    *(void **)&set_stream = dlsym(ffi, "TVMFFIEnvSetStream");
+    if (take_error == NULL || set_stream == NULL)
         return EXIT_NO_LIBRARY;
     if (sandbox_enter() != 0) {
         perror("sandbox");
@@ -121,8 +145,5 @@ int main(int count, char **words) {
     *(void **)&function = dlsym(library, symbol);
     if (function == NULL)
         end(ENDED_NO_SYMBOL, symbol);
-    TVMFFIAny result = {.type_index = kTVMFFINone};
-    if (function(NULL, tensors.values, (int32_t)tensors.count, &result) != 0)
-        raised();
-    end(ENDED_RETURNED, "");
+    make_calls(function);
 }

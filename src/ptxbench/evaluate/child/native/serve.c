@@ -1,4 +1,5 @@
-/* Carries out the judge's orders in their sequence; from LOAD on, code of the candidate runs in this process. */
+/* Carries out the judge's orders in their sequence; from LOAD on, code of the candidate runs in this process, unless its
+ * calls are replayed: then only its kernels do. */
 #include "serve.h"
 
 #include <dlfcn.h>
@@ -20,11 +21,24 @@ static void ready(struct candidate *self) {
     channel_progress(&self->channel, PHASE_READY, 0);
 }
 
-static void load(struct candidate *self, struct wire_done *done) {
+static void fail_program(const char *why, struct wire_done *done) {
+    done->status = STATUS_PROTOCOL;
+    snprintf(done->text, sizeof done->text, "%s", why);
+}
+
+static void load_program(struct candidate *self, struct wire_done *done) {
+    const char *why = NULL;
+    CUresult code = replay_load(&self->replay, &self->device, self->image, &why);
+    if (why != NULL)
+        fail_program(why, done);
+    else if (code != CUDA_SUCCESS)
+        fail_cuda(self, code, done);
+}
+
+static void load_library(struct candidate *self, struct wire_done *done) {
     char path[64], symbol[WIRE_SYMBOL + 16];
     snprintf(path, sizeof path, "/proc/self/fd/%d", self->image);
     snprintf(symbol, sizeof symbol, "__tvm_ffi_%s", self->setup.symbol);
-    channel_progress(&self->channel, PHASE_LOADING, 0);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
         done->status = STATUS_LOAD_FAILED;
@@ -35,9 +49,18 @@ static void load(struct candidate *self, struct wire_done *done) {
     if (self->function == NULL) {
         done->status = STATUS_NO_SYMBOL;
         snprintf(done->text, sizeof done->text, "%s", symbol);
-        return;
     }
-    channel_progress(&self->channel, PHASE_LOADED, 0);
+}
+
+static void load(struct candidate *self, struct wire_done *done) {
+    channel_progress(&self->channel, PHASE_LOADING, 0);
+    if (self->setup.flags & SETUP_REPLAY)
+        load_program(self, done);
+    else
+        load_library(self, done);
+    self->loaded = done->status == STATUS_OK;
+    if (self->loaded)
+        channel_progress(&self->channel, PHASE_LOADED, 0);
 }
 
 /* Names and modules first, so that the judge can read the entries when they come. */
@@ -68,15 +91,22 @@ static void fail_instrument(const struct candidate *self, int code, struct wire_
 
 /* The call proper. The judge's own clock runs from its order to RETURNED, which is sent before anything is evaluated. */
 static void enter(struct candidate *self, struct wire_done *done) {
-    CUresult code = CUDA_SUCCESS;
+    const char *why = NULL;
+    int raised = 0;
+    CUresult called = CUDA_SUCCESS;
     channel_progress(&self->channel, PHASE_CALLING, 0);
     uint64_t start = now_ns();
-    int raised = ffi_call(&self->ffi, self->function, &self->tensors, done->text, sizeof done->text);
-    code = self->device.cuda.synchronize();
+    if (self->function == NULL)
+        called = replay_call(&self->replay, &self->device, &self->tensors, &why);
+    else
+        raised = ffi_call(&self->ffi, self->function, &self->tensors, done->text, sizeof done->text);
+    CUresult code = self->device.cuda.synchronize();
     done->host_ns = now_ns() - start;
     channel_progress(&self->channel, PHASE_RETURNED, done->host_ns);
-    if (code != CUDA_SUCCESS)
-        fail_cuda(self, code, done);
+    if (why != NULL)
+        fail_program(why, done);
+    else if (code != CUDA_SUCCESS || called != CUDA_SUCCESS)
+        fail_cuda(self, code != CUDA_SUCCESS ? code : called, done);
     else if (raised != 0)
         done->status = STATUS_RAISED;
 }
@@ -89,7 +119,7 @@ static void measured(struct candidate *self, struct wire_done *done) {
         return;
     }
     enter(self, done);
-    if (!self->instrument.wanted || done->status == STATUS_CUDA)
+    if (!self->instrument.wanted || done->status == STATUS_CUDA || done->status == STATUS_PROTOCOL)
         return;
     code = self->instrument.end(&spans.result);
     if (code != 0)
@@ -101,7 +131,7 @@ static void measured(struct candidate *self, struct wire_done *done) {
 static void call(struct candidate *self, const struct wire_call *order, struct wire_done *done) {
     int staged = (self->setup.flags & SETUP_STAGED) != 0;
     CUresult code = CUDA_SUCCESS;
-    if (self->function == NULL || tensors_build(&self->tensors, &self->device, order) != 0) {
+    if (!self->loaded || tensors_build(&self->tensors, &self->device, order) != 0) {
         done->status = STATUS_PROTOCOL;
         return;
     }

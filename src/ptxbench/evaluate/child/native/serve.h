@@ -2,8 +2,8 @@
 #ifndef PTXBENCH_SERVE_H
 #define PTXBENCH_SERVE_H
 
-#include "call.h"
 #include "channel.h"
+#include "replay.h"
 #include "sandbox.h"
 #include "spans.h"
 
@@ -30,8 +30,10 @@ struct candidate {
     struct instrument instrument;
     struct staging staging;
     struct tensors tensors;
-    int image; /* the candidate's shared object, a sealed copy in memory */
-    TVMFFISafeCallType function;
+    struct replay replay;
+    int image; /* the candidate's shared object or its replay program, a sealed copy in memory */
+    int loaded;
+    TVMFFISafeCallType function; /* NULL where calls are replayed */
 };
 
 /* Protections that were decided since the last time this was called. */
@@ -43,7 +45,7 @@ int load_trusted(struct candidate *self, struct wire_done *done);
 /* Start the activity instrument, where one was asked for. Returns 0 or -1 with `done` filled in. */
 int open_instrument(struct candidate *self, struct wire_done *done);
 
-/* Copy the shared object behind `descriptor` into sealed memory: what runs is what the judge opened. */
+/* Copy the file behind `descriptor` into sealed memory: what runs is what the judge opened. */
 int keep_image(int descriptor);
 
 void fail_cuda(const struct candidate *self, CUresult code, struct wire_done *done);

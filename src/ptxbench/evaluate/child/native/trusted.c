@@ -64,6 +64,8 @@ int load_trusted(struct candidate *self, struct wire_done *done) {
     void *library = open_library(self->setup.cuda, RTLD_GLOBAL, done);
     if (library == NULL || lacks(self->setup.cuda, device_bind(&self->device, library), done) != 0)
         return -1;
+    if ((self->setup.flags & SETUP_REPLAY) && lacks(self->setup.cuda, replay_bind(&self->replay, library), done) != 0)
+        return -1;
     if (self->setup.cudart[0] != '\0' && open_library(self->setup.cudart, RTLD_GLOBAL, done) == NULL)
         return -1;
     library = open_library(self->setup.tvm_ffi, RTLD_GLOBAL, done);

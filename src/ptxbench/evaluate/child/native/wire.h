@@ -67,6 +67,7 @@ enum setup_flags {
     SETUP_STAGED = 1,
     SETUP_KEEP_ROOT = 2,
     SETUP_UNDER_TOOL = 4,
+    SETUP_REPLAY = 8, /* the descriptor is a replay program (program.h), and no library of the candidate is loaded */
 };
 
 struct wire_header {
@@ -77,7 +78,7 @@ struct wire_header {
     uint32_t size; /* of the whole message */
 };
 
-/* Comes with one descriptor: the candidate's shared object, open for reading. */
+/* Comes with one descriptor, open for reading: the candidate's shared object, or a replay program. */
 struct wire_setup {
     struct wire_header header;
     int32_t device;
