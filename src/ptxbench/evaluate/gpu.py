@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ptxbench.emulator.host.device import HostDevice
 from ptxbench.evaluate.child.protocol import CandidateFiles, Measure, Measured, Wrapped, WrappedRun
 from ptxbench.evaluate.devices import Gpu
 from ptxbench.evaluate.hosting import Host, choose_host
@@ -153,7 +154,8 @@ class GpuEvaluator:
     def _built(self, plan: Plan, folder: Path) -> _Files:
         found = cubins(plan.library, find_toolkit(self.settings))
         symbol = plan.candidate.entry_symbol
-        subject = Subject(plan.library, symbol, found, plan.problem, plan.target)
+        device = HostDevice(plan.target, self.judge.hello.sm_count)
+        subject = Subject(plan.library, symbol, found, plan.problem, device)
         host = choose_host(plan.host, subject, (plan.workload, *plan.neighbours), self.settings, folder)
         names = tuple(name for cubin in found for name in cubin.kernels)
         files = CandidateFiles(

@@ -19,7 +19,6 @@ from ptxbench.emulator.host.process import HostSettings, record_calls
 from ptxbench.emulator.host.record import LaunchRecord, TensorArgument
 from ptxbench.evaluate.replay import Calls, Code, Piece, Program, Step, UnfitError, calls_of
 from ptxbench.schema.problem import Problem, Workload
-from ptxbench.schema.values import Target
 from ptxbench.settings import Settings
 from ptxbench.toolchain.elf import Cubin
 
@@ -50,7 +49,8 @@ class Subject:
     symbol: str
     cubins: tuple[Cubin, ...]
     problem: Problem
-    target: Target
+    device: HostDevice
+    """What the host code is told of the device, which must be what it will run on."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class _Recorder:
         """One recording of `count` calls, or why they cannot be replayed."""
         problem, subject = self.subject.problem, self.subject
         arguments = [argument_slots(problem, workload, which, number) for number in range(count)]
-        host = HostSettings(HostDevice(subject.target), SECONDS, self.kernels)
+        host = HostSettings(subject.device, SECONDS, self.kernels)
         records = record_calls(subject.library, subject.symbol, arguments, self.settings, host)
         reason = why_live(records)
         if reason:
