@@ -11,8 +11,8 @@ cvt.u64.u32 d2, r2; add.u64 d2, d2, d1; mov.b32 r4, 0; mov.b32 r5, 0; mov.b32 r6
 mov.b64 d4, 0; mov.b64 d5, 0; mov.b16 h1, 0;
 st.shared.v4.b32 [r1], {{r4, r5, r6, r7}}; st.shared.v4.b32 [r1+16], {{r4, r5, r6, r7}};
 {text}
-xor.b32 r8, r4, r5; xor.b32 r9, r6, r7; xor.b32 r8, r8, r9; xor.b64 d4, d4, d5; cvt.u32.u64 r9, d4;
-cvt.u32.u16 r10, h1; xor.b32 r8, r8, r9; xor.b32 r8, r8, r10;
+xor.b32 r8, r4, r5; xor.b32 r9, r6, r7; xor.b32 r8, r8, r9; xor.b64 d4, d4, d5; st.global.b64 [d1+264], d4;
+cvt.u32.u16 r10, h1; xor.b32 r8, r8, r10;
 st.global.b32 [d1+260], r8; st.global.b32 [d1+256], 1;
 DONE:"""
 """One thread's access at a distance that is known only at run time; everything read is used."""

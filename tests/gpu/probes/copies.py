@@ -23,7 +23,7 @@ add.u32 r3, r3, 128; bra CLEAR;
 CLEARED: @p0 bra READY; mbarrier.init.shared::cta.b64 [r2], 1;
 mbarrier.arrive.expect_tx.shared::cta.b64 _, [r2], {bytes};
 READY: fence.proxy.async; fence.mbarrier_init.release.cluster; barrier.cluster.arrive; barrier.cluster.wait;
-mov.b64 d4, map0; setp.ne.u32 p2, r8, 0; or.pred p2, p0, p2; @p2 bra ISSUED;
+mov.b64 d4, map0; cvta.param.u64 d4, d4; setp.ne.u32 p2, r8, 0; or.pred p2, p0, p2; @p2 bra ISSUED;
 {statements}
 ISSUED: mov.u32 r6, 0;
 WAIT: mbarrier.try_wait.parity.shared::cta.b64 p3, [r2], 0; @p3 bra OVER; add.u32 r6, r6, 1;
@@ -39,7 +39,8 @@ STORE = """shl.b32 r1, r0, 4; mov.u32 r2, data; mov.u64 d2, d0; cvt.u64.u32 d3, 
 FILL: setp.ge.u32 p1, r1, {bytes}; @p1 bra FILLED; add.u32 r3, r2, r1;
 ld.global.v2.b64 {{d3, d4}}, [d2]; st.shared.v2.b64 [r3], {{d3, d4}};
 add.u32 r1, r1, 2048; add.u64 d2, d2, 2048; bra FILL;
-FILLED: fence.proxy.async; bar.sync 0; setp.ne.u32 p0, r0, 0; @p0 bra DONE; mov.b64 d4, map0;
+FILLED: fence.proxy.async; bar.sync 0; setp.ne.u32 p0, r0, 0; @p0 bra DONE;
+mov.b64 d4, map0; cvta.param.u64 d4, d4;
 {statements}
 cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
 DONE:"""

@@ -2,8 +2,8 @@
 
     python -m tests.gpu.probes.run --out DIR [--only 'wgmma*'] [--compile-only]
 
-Writes DIR/answers.json: per probe CUDA's name of the error (`hang` after a timeout), and the output bytes. Probes run
-in a process of their own until one ends in an error, which is an answer; then the next process goes on.
+Writes DIR/answers.json: per probe CUDA's name of the error (`hang` after a timeout), and the output bytes. A
+process runs probes until one ends in an error that stays, which is an answer; then the next process goes on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -43,7 +43,7 @@ from tests.gpu.probes.warpgroups import warpgroups  # noqa: E402
 from ptxbench.settings import Settings  # noqa: E402
 from ptxbench.toolchain.toolkit import find_toolkit  # noqa: E402
 
-TOPICS = (accesses, atomics, copies, products, warpgroups, scalars, proxies)
+TOPICS = (proxies, products, warpgroups, atomics, scalars, copies, accesses)
 CHUNK = 60
 PATIENCE = 15.0
 """Seconds after which a probe hangs; a race of many runs takes about two."""
@@ -85,9 +85,8 @@ def compile_all(probes: Sequence[Probe], folder: Path) -> list[Job]:
 
 
 def work(sender: Connection, jobs: Sequence[Job]) -> None:
-    """Run jobs on a context of this process and send what each answers, up to the first error."""
+    """Run jobs on a context of this process and send what each answers, up to an error that stays."""
     driver = Driver()
-    sender.send(driver.name())
     loaded = None
     for job in jobs:
         if job.code != loaded:
@@ -96,52 +95,81 @@ def work(sender: Connection, jobs: Sequence[Job]) -> None:
         try:
             out = driver.run(job.entry, job.probe)
         except DriverError as error:
-            sender.send((str(error), b"", driver.usable()))
+            sender.send((str(error), b""))
             if not driver.usable():
                 break
         else:
-            sender.send(("", out if job.probe.compared else out[:SHOWN], True))
+            sender.send(("", out if job.probe.compared else out[:SHOWN]))
     sender.close()
     os._exit(0)  # a context with an error cannot be torn down in order
 
 
-def ask(jobs: Sequence[Job]) -> Iterator[tuple[str, bytes]]:
-    """The answer of each job in turn: error and output."""
-    context = multiprocessing.get_context("fork")
-    left = list(jobs)
-    while left:
-        receiver, sender = context.Pipe(duplex=False)
-        process = context.Process(target=work, args=(sender, left))
-        process.start()
+class Queue:
+    """Some jobs with the process that works on them; another one goes on behind an error."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self.left = list(jobs)
+        self.start()
+
+    def start(self) -> None:
+        """A new process for what is left."""
+        context = multiprocessing.get_context("fork")
+        self.receiver, sender = context.Pipe(duplex=False)
+        self.process = context.Process(target=work, args=(sender, self.left))
+        self.process.start()
         sender.close()
-        if not receiver.poll(60):
-            raise RuntimeError("no context within a minute")
-        device = receiver.recv()
-        while left:
-            try:
-                error, out, usable = receiver.recv() if receiver.poll(PATIENCE) else ("hang", b"", False)
-            except EOFError:
-                error, out, usable = "the process ended", b"", False
-            left.pop(0)
-            yield error, out
-            if not usable:
-                break
-        process.kill()
-        process.join()
-    print(f"on {device}", flush=True)
+        self.since, self.failed = time.time(), False
+
+    def take(self, ready: bool) -> tuple[Job, tuple[str, bytes]] | None:
+        """The next answer, if there is one: error and output."""
+        if not ready and time.time() - self.since < PATIENCE:
+            return None
+        try:
+            answer = self.receiver.recv() if ready else ("hang", b"")
+        except EOFError:
+            self.process.join()
+            told, job = self.failed, self.left[0]
+            self.left = self.left if told else self.left[1:]
+            self.start()
+            return None if told else (job, ("the process ended", b""))
+        if answer[0] == "hang":
+            self.process.kill()
+        self.since, self.failed = time.time(), bool(answer[0])
+        return self.left.pop(0), answer
+
+    def end(self) -> None:
+        """Give up what is left."""
+        self.process.kill()
+        self.process.join()
 
 
-def record(jobs: Sequence[Job], path: Path, deadline: float) -> None:
+def ask(jobs: Sequence[Job], processes: int, deadline: float) -> Iterator[tuple[Job, tuple[str, bytes]]]:
+    """What the jobs answer, several processes at a time; the device serves them in turn."""
+    chunks = list(dict.fromkeys(job.code for job in jobs))
+    shares = [[job for job in jobs if job.code in chunks[place::processes]] for place in range(processes)]
+    queues = [Queue(share) for share in shares if share]
+    while queues and time.time() < deadline:
+        ready = wait([queue.receiver for queue in queues], timeout=0.5)
+        for queue in queues:
+            answer = queue.take(queue.receiver in ready)
+            if answer is not None:
+                yield answer
+        for queue in [queue for queue in queues if not queue.left]:
+            queue.end()
+            queues.remove(queue)
+    for queue in queues:
+        queue.end()
+
+
+def record(jobs: Sequence[Job], path: Path, processes: int, deadline: float) -> None:
     """Write the answers of all jobs, or of as many as there is time for, as a document."""
     answers: dict[str, Any] = {}
     try:
-        for job, (error, out) in zip(jobs, ask(jobs), strict=True):
+        for job, (error, out) in ask(jobs, processes, deadline):
             shown = base64.b64encode(zlib.compress(out, 9)).decode()
             answers[job.probe.name] = {"error": error, "out": shown}
             if error or not job.probe.compared:
                 print(f"{job.probe.name}: {error or int.from_bytes(out[:8], 'little')}", flush=True)
-            if time.time() > deadline:
-                break
     finally:
         path.write_text(json.dumps(answers, indent=0) + "\n")
         print(f"{len(answers)} answers of {len(jobs)}", flush=True)
@@ -153,6 +181,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", nargs="*", default=["*"], help="patterns of names")
     parser.add_argument("--seconds", type=float, default=180, help="no further probe is asked after so long")
+    parser.add_argument("--processes", type=int, default=8)
     parser.add_argument("--compile-only", action="store_true")
     arguments = parser.parse_args()
     started = time.time()
@@ -161,7 +190,7 @@ def main() -> int:
     jobs = compile_all(probes, arguments.out / "code")
     print(f"{len(jobs)} probes compiled, {time.time() - started:.1f} s", flush=True)
     if not arguments.compile_only:
-        record(jobs, arguments.out / "answers.json", started + arguments.seconds)
+        record(jobs, arguments.out / "answers.json", arguments.processes, started + arguments.seconds)
         print(f"{time.time() - started:.1f} s", flush=True)
     return 0
 
