@@ -189,7 +189,7 @@ def test_a_sanitizer_report_names_tool_kernel_and_line() -> None:
     run = SanitizerRun(tool="memcheck", outcome=Outcome.FAILED, errors=1, findings=(finding,))
     reason = Reason(code="memcheck", message="It writes out of bounds.")
     value = verdict(sanitize=SanitizeStage(outcome=Outcome.FAILED, reason=reason, runs=(run,)))
-    assert evidence(value) == ("memcheck: Invalid write of 4 bytes in gemm (k.cu:12)",)
+    assert evidence(value) == ("memcheck: Invalid write of 4 bytes in gemm, k.cu:12",)
 
 
 def test_without_a_device_the_text_says_that_nothing_ran_and_what_to_do() -> None:

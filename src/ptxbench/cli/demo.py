@@ -156,7 +156,7 @@ def _paragraph(number: int, judged: Judged) -> Iterator[Text]:
         needed = "spoiling its results spoils the output" if verdict.layers.target.necessity.state == "yes" else ""
         yield Text(f"   {share}{needed}")
     for finding in _findings(verdict)[:2]:
-        place = f"line {finding.line}: " if finding.line else ""
+        place = f"{finding.place}: " if finding.place else ""
         yield Text(f"   {place}{finding.kind}: {finding.message}")
         if finding.state:
             yield Text(f"   {finding.state[0]}", "dim")

@@ -99,7 +99,7 @@ def _report(call: Call, order: EmulationOrder) -> Iterator[Text | Table]:
         yield Text(f"{each.kernel}: {result.warp_instructions:,} warp instructions", "bold")
         yield Text("  " + ", ".join(f"{got.schedule} {got.clusters} of {got.of} clusters" for got in result.coverage))
         for finding in result.findings:
-            place = f" ({finding.location.file}:{finding.location.line})" if finding.location else ""
+            place = f", {finding.place}" if finding.place else ""
             yield Text(f"  {finding.severity} {finding.rule}: {finding.message}{place}")
         yield _counts(each)
     if order.trace is not None:

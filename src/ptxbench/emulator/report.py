@@ -11,6 +11,41 @@ Severity = Literal["error", "warning", "lint"]
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where a line of PTX comes from, as somebody looks for it who knows the kernel better than its helpers.
+
+    Attributes:
+        file, line: The user's: where the helper around the line is called, or, where there is none, the line itself.
+        inlined: What is inlined there, outermost first: `tma_load at helpers.cuh:33`; the last one is the line itself.
+    """
+
+    file: str
+    line: int
+    inlined: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, location: Location) -> Place:
+        """The user's line is the innermost one in another file than the line itself, else the one around it."""
+        chain = [location]
+        while (around := chain[-1].inlined_at) is not None:
+            chain.append(around)
+        other = next((at for at, each in enumerate(chain) if each.file != location.file), min(1, len(chain) - 1))
+        inlined = tuple(
+            f"{each.function or 'a function'} at {_short(each.file)}:{each.line}" for each in reversed(chain[:other])
+        )
+        return cls(chain[other].file, chain[other].line, inlined)
+
+    def __str__(self) -> str:
+        inside = f" (inlined in {', '.join(self.inlined)})" if self.inlined else ""
+        return f"{_short(self.file)}:{self.line}{inside}"
+
+
+def _short(file: str) -> str:
+    """A path without its folders."""
+    return file.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
 class Finding:
     """One thing that is wrong with a run.
 
@@ -19,7 +54,7 @@ class Finding:
         severity: `error` makes results undefined; `warning` may; `lint` is against the rules without effect.
         message: One sentence with addresses and numbers.
         line: PTX line of the instruction at which it showed.
-        location: The line of CUDA source, if the text has it.
+        location: The line of CUDA source, if the text has it; `place` names the user's line too.
         warps: Warps involved, named with their CTA.
         state: Barriers and groups at that moment, one a line.
         hint: What would mend it.
@@ -35,3 +70,8 @@ class Finding:
     state: tuple[str, ...] = ()
     hint: str = ""
     schedule: str = ""
+
+    @property
+    def place(self) -> Place | None:
+        """The user's line, with what is inlined there."""
+        return Place.of(self.location) if self.location is not None else None

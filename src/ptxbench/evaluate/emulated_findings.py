@@ -61,7 +61,7 @@ def _reason(run: SanitizerRun, fault: Reason | None) -> Reason | None:
         message = fault.message if fault else "No kernel was launched."
         return Reason(code="sanitizer_unavailable", message=message, hint=fault.hint if fault else "")
     first = run.findings[0]
-    place = f" ({first.file}:{first.line})" if first.file and first.line else ""
+    place = f", {first.place}" if first.place else ""
     message = f"{first.kind}: {first.message}{place}."
     return Reason(code="emulator_error", message=message, hint=sentence(first.hint))
 
@@ -82,13 +82,14 @@ def _distinct(ran: Iterable[Ran]) -> list[SanitizerFinding]:
 
 
 def _value(kernel: str, finding: Finding) -> SanitizerFinding:
-    location = finding.location
+    place = finding.place
     return SanitizerFinding(
         kind=finding.rule,
         message=finding.message,
         kernel=kernel,
-        file=location.file if location else "",
-        line=location.line if location else None,
+        file=place.file if place else "",
+        line=place.line if place else None,
+        inlined=place.inlined if place else (),
         severity=finding.severity,
         ptx_line=finding.line or None,
         warps=finding.warps,

@@ -126,7 +126,7 @@ class Call:
                 rules = [found for found in each.result.findings if found.severity == "error"]
                 last = rules[-1] if rules else None
                 code = _STOPS.get(last.rule, "cuda_error") if last else "cuda_error"
-                place = f" ({last.location.file}:{last.location.line})" if last and last.location else ""
+                place = f", {last.place}" if last and last.place else ""
                 message = f"{each.kernel}{place}: {_shortened(each.result.error)}"
                 hint = _HINTS["time"] if code == LIMIT else last.hint if last else ""
                 return Reason(code=code, message=message, hint=hint)

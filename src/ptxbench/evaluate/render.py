@@ -271,6 +271,6 @@ def _output_evidence(output: OutputCheck) -> str:
 def _sanitize_evidence(verdict: Verdict) -> Iterator[tuple[str, str]]:
     for run in verdict.stages.sanitize.runs:
         for finding in run.findings:
-            place = f" ({finding.file}:{finding.line})" if finding.line is not None else ""
+            place = f", {finding.place}" if finding.place else ""
             inside = f" in {finding.kernel}" if finding.kernel else ""
             yield f"{run.tool}: {finding.message}{inside}{place}", finding.message

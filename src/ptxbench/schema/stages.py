@@ -201,6 +201,8 @@ class SanitizerFinding(Frozen):
     kernel: str = ""
     file: str = ""
     line: int | None = None
+    inlined: tuple[str, ...] = ()
+    """What is inlined at that line and holds the instruction, outermost first: `tma_load at helpers.cuh:33`."""
     severity: Literal["error", "warning", "lint"] = "error"
     """Only errors fail a run; the emulator alone reports others."""
     ptx_line: int | None = None
@@ -211,6 +213,12 @@ class SanitizerFinding(Frozen):
     """Barriers and waits at that moment."""
     hint: str = ""
     """What would mend it."""
+
+    @property
+    def place(self) -> str:
+        """`gemm.cu:120 (inlined in tma_load at helpers.cuh:33)`; empty where no line is known."""
+        inside = f" (inlined in {', '.join(self.inlined)})" if self.inlined else ""
+        return f"{self.file}:{self.line}{inside}" if self.line is not None else ""
 
 
 class ScheduleCoverage(Frozen):

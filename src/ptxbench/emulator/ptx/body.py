@@ -6,6 +6,7 @@ Instructions are read with two regular expressions and a search for the semicolo
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NoReturn
 
@@ -25,7 +26,7 @@ _INSTRUCTION = re.compile(
 )
 _LOC = re.compile(
     r"\.loc\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})"
-    r"(?:\s*,\s*function_name\s+[\w$.]+(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9}))?"
+    r"(?:\s*,\s*function_name\s+([\w$.]+)(?:\s*\+\s*\d+)?\s*,\s*inlined_at\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9}))?"
 )
 _CALL = re.compile(r"(?:\(([^()]*)\)\s*,\s*)?([^,()\s]+)\s*(?:,\s*\(([^()]*)\)\s*)?(?:,\s*([^,()\s]+)\s*)?\Z")
 _IM2COL_LISTS = ("im2col", "im2col::w", "im2col::w::128")
@@ -39,6 +40,8 @@ class Lines:
     """`.loc` directives of a function: the place of the next instruction, and the chain of calls inlined around it."""
 
     files: dict[int, str]
+    functions: Mapping[str, str]
+    """Names of inlined functions by the label of their string."""
     current: Location | None = None
     _latest: dict[Place, tuple[Location, int]] = field(default_factory=dict)
     """The last location at a place, and how many calls are inlined around it."""
@@ -46,17 +49,17 @@ class Lines:
 
     def move(self, match: re.Match[str]) -> None:
         """Take over one directive; line 0 is the compiler's word for no line."""
-        numbers = [int(group) if group else 0 for group in match.groups()]
-        place: Place = (numbers[0], numbers[1], numbers[2])
+        place: Place = (int(match[1]), int(match[2]), int(match[3]))
         around: Location | None = None
         depth = 0
         if match[4]:
-            around, depth = self._call((numbers[3], numbers[4], numbers[5]))
+            around, depth = self._call((int(match[5]), int(match[6]), int(match[7])))
         # One object for one location, so that nothing compares or keeps long chains twice; `around` lives as long.
         key = (place, id(around))
         here = self._made.get(key)
         if here is None:
-            here = self._made[key] = Location(self._file(place[0]), place[1], around)
+            function = self.functions.get(match[4] or "", "")
+            here = self._made[key] = Location(self._file(place[0]), place[1], around, function)
         self._latest[place] = (here, depth)
         self.current = here if place[1] else None
 

@@ -116,11 +116,16 @@ Operand: TypeAlias = (
 
 @dataclass(frozen=True)
 class Location:
-    """A line of CUDA source, from `.loc`; `inlined_at` leads outwards."""
+    """A line of CUDA source, from `.loc`; `inlined_at` leads outwards.
+
+    Attributes:
+        function: The inlined function that has the line, without its namespaces; empty where nothing is inlined.
+    """
 
     file: str
     line: int
     inlined_at: Location | None = None
+    function: str = ""
 
 
 @dataclass(frozen=True)

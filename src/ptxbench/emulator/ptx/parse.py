@@ -13,11 +13,15 @@ from ptxbench.emulator.ptx import cfg
 from ptxbench.emulator.ptx.body import Body, Lines
 from ptxbench.emulator.ptx.constants import integer
 from ptxbench.emulator.ptx.ir import Function, Module, Space, Variable
+from ptxbench.emulator.ptx.names import inlined_name
 from ptxbench.emulator.ptx.scopes import Callee, Names, Scope
 from ptxbench.emulator.ptx.source import Cursor, Limits, clean
 from ptxbench.emulator.ptx.variables import SPACES, prefix, variable
 
 _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d{1,9})[ \t]+"([^"\n]*)"', re.MULTILINE)
+_STRING = re.compile(r"^(\$L__info_string\d{1,9}):[ \t]*\n((?:\.b8 [\d,]+\n)+)", re.MULTILINE)
+"""A name in the section of strings, as bytes."""
+
 _VERSION = re.compile(r"\s*(\d{1,3})\.(\d{1,3})")
 _LINKAGE = frozenset((".visible", ".extern", ".weak", ".common"))
 DEFAULT_LIMITS = Limits()
@@ -50,6 +54,7 @@ class _Parser:
         self.initial_bytes = 0
         # The compiler names its files behind the functions that refer to them.
         self.files = {int(match[1]): match[2] for match in _FILE.finditer(self.source.text)}
+        self.inlined = {match[1]: inlined_name(match[2]) for match in _STRING.finditer(self.source.text)}
 
     def read(self) -> Module:
         cursor = self.cursor
@@ -166,7 +171,9 @@ class _Parser:
 
     def _body(self, declared: Function, names: Names) -> Function:
         cursor, outside = self.cursor, len(names.variables)
-        body = Body(self.source, names, Lines(self.files), self.source.limits.instructions - self.instructions)
+        body = Body(
+            self.source, names, Lines(self.files, self.inlined), self.source.limits.instructions - self.instructions
+        )
         cursor.position = body.read(cursor.position)
         self.instructions += len(body.instructions)
         return replace(
