@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ptxbench.errors import SandboxError, ToolError
 from ptxbench.evaluate.recording import HostMode, Subject, record_program
 from ptxbench.evaluate.replay import encode_program
 from ptxbench.schema.problem import Workload
@@ -54,12 +55,17 @@ def choose_host(
         folder: Where the program's file goes.
 
     Raises:
-        ToolError: A tool is missing.
-        SandboxError: The host process cannot be set up.
+        ToolError: A tool is missing, and it may be replayed alone.
+        SandboxError: The host process cannot be set up, and it may be replayed alone.
     """
     if mode == "live":
         return Host(None, "as asked")
-    recorded = record_program(subject, workloads, settings)
+    try:
+        recorded = record_program(subject, workloads, settings)
+    except (ToolError, SandboxError) as error:
+        if mode == "replay":
+            raise
+        return Host(None, f"this machine cannot record it: {error}")
     if isinstance(recorded, str):
         return Host(None, recorded, refused=mode == "replay")
     program = folder / "program.bin"
