@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxbench.emulator.codegen.lanes import core
+
 if TYPE_CHECKING:
     from ptxbench.emulator.machine.cta import Cta
     from ptxbench.emulator.machine.phases import Phases
@@ -95,7 +97,7 @@ class Shadow:
 
     def writers(self, chunks: Places) -> list[int]:
         """The numbers of the last writes of these chunks."""
-        return _different(self.writer[chunks])
+        return _different(self.writer, chunks)
 
     def writers_of_words(self, words: NDArray[Any]) -> NDArray[np.int32]:
         """The number of the last write of each word."""
@@ -122,23 +124,28 @@ class Shadow:
         if self.loaded:
             sides.append((self.loads, words, 1, WORD))
         for times, places, side, size in sides:
-            chosen = times[:, places]
-            latest = chosen.max(axis=1, initial=0)  # a copy of no bytes touches nothing
-            for row in np.flatnonzero(latest).tolist():
-                where = int(np.argmax(chosen[row]))
+            for row, latest, where in _latest(times, places):
                 line = int(self.lines[side][row, places][where])
                 first = (places.start + where) if isinstance(places, slice) else int(places[where])
-                found.append((row, int(latest[row]), line, first * size, side == 1))
+                found.append((row, latest, line, first * size, side == 1))
         return found
 
 
-def _different(numbers: NDArray[np.int32]) -> list[int]:
-    if not numbers.size:
-        return []
-    low, high = int(numbers.min()), int(numbers.max())
-    if low == high:
-        return [low]
-    made: list[int] = np.unique(numbers).tolist()
+def _latest(times: NDArray[np.int32], places: Places) -> list[tuple[int, int, int]]:
+    """For each row that has a time at the places: the row, the latest, and which place has it first."""
+    native = core()
+    if native is not None:
+        return native.latest(times, places if isinstance(places, slice) else places.ravel())
+    chosen = times[:, places].reshape(len(times), -1)
+    latest = chosen.max(axis=1, initial=0)  # a copy of no bytes touches nothing
+    return [(row, int(latest[row]), int(np.argmax(chosen[row]))) for row in np.flatnonzero(latest).tolist()]
+
+
+def _different(numbers: NDArray[np.int32], places: Places) -> list[int]:
+    native = core()
+    if native is not None:
+        return native.distinct(numbers, places if isinstance(places, slice) else places.ravel())
+    made: list[int] = np.unique(numbers[places]).tolist()
     return made
 
 

@@ -38,10 +38,18 @@ class Core(NamedTuple):
     Attributes:
         operations: By name.
         segment: Makes a function of (lanes, arrays) from sizes, constants, steps and outputs, each as bytes.
+        gather: Reads (bytes, low, high, origin, addresses, mask, width, count): a list of arrays over lanes, or None.
+        scatter: Writes; as `gather` with the list of arrays, answers whether it did.
+        distinct: The different numbers at places (a slice, or indices) of an int32 array, ascending.
+        latest: For each row of an int32 array with a number above 0 at the places: row, the greatest, its first place.
     """
 
     operations: Mapping[str, Operation]
     segment: Callable[[bytes, bytes, bytes, bytes], Callable[..., Any]]
+    gather: Callable[..., list[Any] | None]
+    scatter: Callable[..., bool]
+    distinct: Callable[[Any, Any], list[int]]
+    latest: Callable[[Any, Any], list[tuple[int, int, int]]]
 
 
 @cache
@@ -62,4 +70,4 @@ def core() -> Core | None:
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     operations = {name: Operation(*each) for name, each in module.OPERATIONS.items()}
-    return Core(operations, module.Segment)
+    return Core(operations, module.Segment, *(getattr(module, name) for name in Core._fields[2:]))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ptxbench.emulator.codegen.lanes import core
 from ptxbench.emulator.errors import Fault
 from ptxbench.emulator.machine.cta import Cta
+from ptxbench.emulator.machine.memory import BASE
 from ptxbench.emulator.machine.spaces import (
     DTYPES,
     LOCAL_WINDOW,
@@ -25,6 +29,8 @@ from ptxbench.emulator.machine.spaces import (
 )
 from ptxbench.emulator.machine.unit import Mask, Unit
 
+Move = Callable[..., list[Lanes] | None]
+"""`Core.gather`, or `Core.scatter` of known values."""
 _U32 = np.dtype(np.uint32)
 _OFFSET = np.uint32(OFFSET_MASK)
 
@@ -45,6 +51,9 @@ def load(unit: Unit, space: str, addresses: Lanes, mask: Mask | None, shape: tup
     Raises:
         Fault: An address is misaligned or nothing is there.
     """
+    quick = _quickly(unit, space, addresses, mask, shape, None)
+    if quick is not None:
+        return quick
     if mask is None:
         return _load(unit, space, addresses, shape, None)
     chosen = unit.active(mask)
@@ -61,17 +70,62 @@ def store(
     unit: Unit, space: str, addresses: Lanes, mask: Mask | None, shape: tuple[int, int], values: list[Lanes]
 ) -> None:
     """Lanes write; of lanes that write one place the highest wins. Arguments and errors as of `load`."""
-    chosen = None
-    if mask is not None:
-        chosen = unit.active(mask)
-        if not chosen.size:
-            return
+    chosen = None if mask is None else unit.active(mask)
+    if chosen is not None and not chosen.size:
+        return
+    unit.cta.cluster.changed += 1
+    if _quickly(unit, space, addresses, mask, shape, values) is not None:
+        return
+    if chosen is not None:
         addresses = addresses[chosen]
         values = [value[chosen] for value in values]
-    unit.cta.cluster.changed += 1
     for region, offsets, places in _regions(unit, space, addresses, shape, chosen, write=True):
         part = values if places is None else [value[places] for value in values]
         write_vector(region, offsets, shape[0], part)
+
+
+def _quickly(
+    unit: Unit, space: str, addresses: Lanes, mask: Mask | None, shape: tuple[int, int], values: list[Lanes] | None
+) -> list[Lanes] | None:
+    """A load, or with `values` a store, by the compiled core; None if there is none, or something is unusual."""
+    native = core()
+    if native is None or space == "local":
+        return None
+    move = native.gather if values is None else partial(_scattered, native.scatter, values)
+    if space != "shared":
+        made = _quickly_global(unit, addresses, mask, shape, move)
+        if made is not None or space == "global":
+            return made
+    cta = unit.cta
+    origin = cta.rank << RANK_SHIFT | (SHARED_WINDOW if space == "generic" else 0)
+    if cta.cluster.observers:
+        offsets = (addresses if mask is None else addresses[unit.active(mask)]) - addresses.dtype.type(origin)
+        size = shape[0] * shape[1]
+        if not offsets.size or not offsets_fit(offsets, cta.shared.limit, size):
+            return None
+        for observer in cta.cluster.observers:
+            observer.generic_access(unit, cta.shared, offsets.astype(_U32, copy=False), size, values is not None)
+    return move(cta.shared.bytes, 0, cta.shared.limit, origin, addresses, mask, *shape)
+
+
+def _quickly_global(
+    unit: Unit, addresses: Lanes, mask: Mask | None, shape: tuple[int, int], move: Move
+) -> list[Lanes] | None:
+    """A move within the allocation that was used last, or else that of the first active lane."""
+    if addresses.dtype.itemsize != 8:
+        return None
+    space = unit.cta.cluster.kernel.global_space
+    for _ in range(2):
+        there = space.latest
+        low, high = there.start - BASE, there.end - BASE
+        made = move(space.memory.bytes, low, high, BASE, addresses, mask, *shape)
+        if made is not None or space.bounds(addresses, mask) in (None, there):
+            return made
+    return None
+
+
+def _scattered(scatter: Callable[..., bool], values: list[Lanes], *arguments: object) -> list[Lanes] | None:
+    return values if scatter(*arguments, values) else None
 
 
 def read(unit: Unit, space: str, addresses: Lanes, width: int) -> Lanes:

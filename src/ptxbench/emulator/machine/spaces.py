@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxbench.emulator.errors import Fault
-from ptxbench.emulator.machine.memory import BASE, DeviceMemory
+from ptxbench.emulator.machine.memory import BASE, Allocation, DeviceMemory
 
 Lanes = NDArray[Any]
 Mask = NDArray[np.bool_] | None
@@ -88,9 +88,17 @@ class GlobalSpace:
 
     def __init__(self, memory: DeviceMemory) -> None:
         self.memory = memory
+        self.latest = Allocation(BASE, BASE)
         self.start = np.uint64(0)
         self.limit = 0
         self.region = Region(memory.bytes[:0])
+
+    def bounds(self, addresses: Lanes, mask: Mask) -> Allocation | None:
+        """The allocation that the first active lane uses."""
+        lane = 0 if mask is None else int(mask.argmax())
+        found = self.memory.find(int(addresses[lane]))
+        self.latest = found or self.latest
+        return found
 
     def locate(self, addresses: Lanes, size: int) -> Lanes:
         """Offsets within `self.region`, which is set to the allocation that holds all lanes.

@@ -2,15 +2,10 @@
  *
  * A segment numbers its values: inputs, constants, then one result per operation. Called with the number of lanes and
  * one array per input it answers the outputs as new arrays: none, one, or a tuple. */
-#define PY_SSIZE_T_CLEAN
-#define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
-#include <Python.h>
 #include <stddef.h>
-#include <stdint.h>
 #include <string.h>
 
-#include <numpy/arrayobject.h>
-
+#include "lanes.h"
 #include "operations.h"
 
 typedef struct {
@@ -30,10 +25,6 @@ typedef struct {
     char *scratch;       /* constants and results that are no output, spread over `lanes` */
     long lanes;
 } segment;
-
-static int type_of(int size) {
-    return size == 1 ? NPY_BOOL : size == 2 ? NPY_UINT16 : size == 4 ? NPY_UINT32 : NPY_UINT64;
-}
 
 static void fill(void *place, int size, uint64_t value, long lanes) {
     for (long i = 0; i < lanes; i++) {
@@ -68,7 +59,7 @@ static int make_outputs(segment *self, long lanes, PyObject **made) {
     npy_intp shape[1] = {lanes};
     for (int i = 0; i < self->outputs; i++) {
         const int value = self->output[i];
-        made[i] = PyArray_SimpleNew(1, shape, type_of(self->size[value]));
+        made[i] = PyArray_SimpleNew(1, shape, lane_type(self->size[value]));
         if (!made[i]) {
             return -1;
         }
@@ -254,7 +245,7 @@ static void segment_dealloc(PyObject *object) {
     Py_TYPE(object)->tp_free(object);
 }
 
-static PyTypeObject segment_type = {
+PyTypeObject segment_type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "ptxbench_lanes.Segment",
     .tp_doc = "A run of scalar operations over lanes.",
@@ -265,38 +256,3 @@ static PyTypeObject segment_type = {
     .tp_new = segment_new,
     .tp_dealloc = segment_dealloc,
 };
-
-/* {name: (number, bytes of each operand)} of all operations. */
-static PyObject *table(void) {
-    PyObject *made = PyDict_New();
-    for (int i = 0; made && i < operation_count; i++) {
-        const struct operation *each = operations[i];
-        PyObject *entry = Py_BuildValue("(iy#)", i, (const char *)each->takes, (Py_ssize_t)each->operands);
-        if (!entry || PyDict_SetItemString(made, each->name, entry)) {
-            Py_CLEAR(made);
-        }
-        Py_XDECREF(entry);
-    }
-    return made;
-}
-
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, .m_name = "ptxbench_lanes", .m_doc = "Scalar operations over lanes.", .m_size = -1};
-
-PyMODINIT_FUNC PyInit_ptxbench_lanes(void);
-PyMODINIT_FUNC PyInit_ptxbench_lanes(void) {
-    import_array();
-    if (PyType_Ready(&segment_type)) {
-        return NULL;
-    }
-    PyObject *module = PyModule_Create(&definition);
-    PyObject *names = module ? table() : NULL;
-    if (!names || PyModule_AddObject(module, "OPERATIONS", names)) {
-        Py_XDECREF(module);
-        return NULL;
-    }
-    if (PyModule_AddObjectRef(module, "Segment", (PyObject *)&segment_type)) {
-        Py_CLEAR(module);
-    }
-    return module;
-}
