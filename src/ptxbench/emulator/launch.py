@@ -175,7 +175,8 @@ class _Launch:
         self.compiled = loaded.compiled(launch.kernel)
         self.function = self.compiled.program.kernel
         _validate(launch, self.function)
-        self.shared_symbols, self.static_bytes = place_shared(loaded.module, self.function, launch.shared_offsets)
+        placed = place_shared(loaded.module, self.function, launch.shared_offsets)
+        self.shared_symbols, self.static_bytes, self.dynamic_start = placed
         if self.static_bytes + launch.dynamic_shared > _MOST_SHARED:
             raise Fault("cudaErrorInvalidValue", f"more than {_MOST_SHARED} bytes of shared memory")
         self.block = parameter_block(self.compiled.program, launch.parameters)
@@ -260,13 +261,12 @@ class _Launch:
 
     def _shape(self) -> Shape:
         launch, directives = self.launch, self.function.directives
-        dynamic_start = (self.static_bytes + 15) // 16 * 16
         return Shape(
             grid=launch.grid,
             block=launch.block,
             cluster=launch.cluster,
             dynamic_shared=launch.dynamic_shared,
-            shared_bytes=dynamic_start + launch.dynamic_shared if launch.dynamic_shared else self.static_bytes,
+            shared_bytes=self.dynamic_start + launch.dynamic_shared if launch.dynamic_shared else self.static_bytes,
             shared_symbols=self.shared_symbols,
             parameters=self.block,
             explicit_cluster=launch.explicit_cluster or "reqnctapercluster" in directives,

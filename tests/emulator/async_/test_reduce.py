@@ -83,9 +83,9 @@ def test_the_least_and_the_greatest_half_prefer_numbers_and_order_zeros(kind: st
     ("a", "b", "total"),
     [
         (0x3F800000, 0x40000000, 0x40400000),
-        (0x00000001, 0x00000001, 0),
-        (0x80000001, 0x80000001, 0x80000000),
-        (0x00800000, 0x80800001, 0x80000000),
+        (0x00000001, 0x00000001, 0x00000002),
+        (0x80000001, 0x80000001, 0x80000002),
+        (0x00800000, 0x80800001, 0x80000001),
         (0x00400000, 0x3F800000, 0x3F800000),
         (0x7F800000, 0xFF800000, 0x7FFFFFFF),
         (0xFFC00001, 0x3F800000, 0x7FFFFFFF),
@@ -93,13 +93,15 @@ def test_the_least_and_the_greatest_half_prefer_numbers_and_order_zeros(kind: st
         (0x00000000, 0x80000000, 0x00000000),
     ],
 )
-def test_words_add_as_floats_that_flush_subnormals(a: int, b: int, total: int) -> None:
+def test_words_add_as_floats_and_keep_subnormals(a: int, b: int, total: int) -> None:
     assert run("add", "f32", a, b) == total
 
 
-def test_double_floats_add_and_keep_subnormals() -> None:
+def test_double_floats_add_and_let_a_nan_through() -> None:
     assert run("add", "f64", 1, 1) == 2
-    assert run("add", "f64", 0x7FF0000000000000, 0xFFF0000000000000) == 0x7FFFFFFFFFFFFFFF
+    assert run("add", "f64", 0x7FF0000000000000, 0xFFF0000000000000) == 0xFFF8000000000000
+    assert run("add", "f64", 0x7FF8000000000000, 0x7FF0000000000001) == 0x7FF0000000000001
+    assert run("add", "f64", 0xFFF8000000000001, 0x3FF0000000000000) == 0xFFF8000000000001
 
 
 @pytest.mark.parametrize(

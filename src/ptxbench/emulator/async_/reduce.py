@@ -1,7 +1,7 @@
 """The operations of `cp.reduce.async.bulk` on arrays of bits; where the data lies is not known here.
 
-PTX ISA, sections cp.reduce.async.bulk and red: `add.f32` flushes subnormals, `f16` and `bf16` keep them, minimum and
-maximum of floats prefer the number to the NaN.
+PTX ISA, sections cp.reduce.async.bulk and red. Sums keep subnormals, `f32` too, though the ISA says that it flushes them
+(H200); a NaN of `f64` goes through as it is. Minimum and maximum of floats prefer the number to the NaN.
 """
 
 from __future__ import annotations
@@ -66,14 +66,9 @@ def _dec(a: Array, b: Array) -> Array:
 
 
 def _float_add(a: Array, b: Array, kind: str) -> Array:
-    result = _flushed(_flushed(a) + _flushed(b)) if kind == "f32" else a + b
-    return _canonical(result, kind)
-
-
-def _flushed(a: Array) -> Array:
-    """Subnormals as zeros of the same sign."""
-    flushed: Array = np.where(np.abs(a) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), a), a)
-    return flushed
+    if kind == "f64":
+        return np.where(np.isnan(b), b, np.where(np.isnan(a), a, a + b))
+    return _canonical(a + b, kind)
 
 
 def _extreme(a: Array, b: Array, kind: str, *, least: bool) -> Array:

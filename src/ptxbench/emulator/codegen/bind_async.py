@@ -17,7 +17,7 @@ from ptxbench.emulator.machine import access
 from ptxbench.emulator.machine.phases import Phases, find
 from ptxbench.emulator.machine.spaces import RANK_SHIFT, Lanes, Region
 from ptxbench.emulator.machine.unit import Mask, Unit
-from ptxbench.emulator.machine.work import Copies, Span, Work
+from ptxbench.emulator.machine.work import Copies, Span, Work, in_cluster
 from ptxbench.emulator.ptx.ir import Immediate, Instruction, Operand, Register
 
 _WORDS = {4: (4, 1), 8: (8, 1), 16: (8, 2)}
@@ -160,6 +160,7 @@ def store_async(ins: Instruction, program: Program) -> Op | None:
         there = _sum(arguments[: len(target)])
         data = arguments[len(target) : len(target) + len(values)]
         signal = _sum(arguments[len(target) + len(values) :])
+        in_cluster(unit)
         cluster, size = unit.cta.cluster, width * len(values)
         for lane in np.flatnonzero(unit.full(mask)).tolist():
             phases = find(cluster, unit, int(signal[lane]), remote=True)

@@ -15,7 +15,7 @@ from ptxbench.emulator.machine.atomics import atomic, update_of
 from ptxbench.emulator.machine.phases import find
 from ptxbench.emulator.machine.spaces import RANK_SHIFT, Lanes, Region, split_generic
 from ptxbench.emulator.machine.unit import Mask, Unit
-from ptxbench.emulator.machine.work import Span, Work
+from ptxbench.emulator.machine.work import Span, Work, in_cluster
 from ptxbench.emulator.ptx.ir import Instruction, Operand
 
 _OPERATIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec", "exch", "cas")
@@ -102,6 +102,7 @@ def _reduce_async(ins: Instruction) -> Op | None:
         data = given[len(target)]
         rest = given[len(target) + 1 :]
         signal = rest[0] if len(rest) == 1 else rest[0] + rest[1]
+        in_cluster(unit)
         for lane in np.flatnonzero(unit.full(mask)).tolist():
             phases = find(unit.cta.cluster, unit, int(signal[lane]), remote=True)
             [(region, offset, _)] = access.shared_regions(unit, np.asarray(there[lane : lane + 1]), width)

@@ -18,7 +18,7 @@ from ptxbench.emulator.machine.cta import Cta
 from ptxbench.emulator.machine.phases import find
 from ptxbench.emulator.machine.spaces import OFFSET_MASK, RANK_SHIFT, Lanes
 from ptxbench.emulator.machine.unit import Mask, Unit
-from ptxbench.emulator.machine.work import Copies, Span, Work
+from ptxbench.emulator.machine.work import Copies, Span, Work, in_cluster
 from ptxbench.emulator.ptx.ir import Immediate, Instruction, TensorAddress
 
 _OPERATIONS = frozenset(("add", "min", "max", "inc", "dec", "and", "or", "xor"))
@@ -207,6 +207,7 @@ def _linear(ins: Instruction) -> Op | None:
             for cta, _ in targets
         ]
         if from_shared:
+            in_cluster(unit)
             [(home, start)] = _targets(unit, origin, None)
             data = home.shared.bytes[start : start + count]
             reads: tuple[Span, ...] = (Span(home, start, count),)

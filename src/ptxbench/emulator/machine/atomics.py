@@ -75,6 +75,9 @@ def _floating(operation: str, type_: str, flush: bool) -> Update:
             first = ~np.isnan(wide_a) & (np.isnan(wide_b) | (below if operation == "min" else ~below))
             made = np.where(first, a, b)
         bits = np.ascontiguousarray(made).view(old.dtype).copy()
+        if type_ == "f64":
+            # A NaN goes through: as it is in global memory; quiet, as of add.f64, in shared memory.
+            return np.where(np.isnan(b), new, np.where(np.isnan(a), old, bits)) if flush else bits
         bits[np.isnan(made.astype(np.float64))] = nan
         return bits
 

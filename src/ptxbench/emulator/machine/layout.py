@@ -10,8 +10,8 @@ from ptxbench.emulator.machine.memory import DeviceMemory
 from ptxbench.emulator.ptx.ir import Function, Module, Space, Variable
 
 
-def place_shared(module: Module, function: Function, known: Mapping[str, int]) -> tuple[dict[str, int], int]:
-    """Offsets of shared variables from the first user byte, and the bytes of the static ones.
+def place_shared(module: Module, function: Function, known: Mapping[str, int]) -> tuple[dict[str, int], int, int]:
+    """Offsets of shared variables from the first user byte, the bytes of the static ones, the offset of the dynamic.
 
     Static variables lie by falling alignment unless the machine code's offsets are known; dynamic ones behind them all.
     """
@@ -26,7 +26,7 @@ def place_shared(module: Module, function: Function, known: Mapping[str, int]) -
     for each in variables:
         if not each.size:
             placed[each.name] = _up(end, max(each.align, 16) if end or each.align <= 16 else 16)
-    return placed, end
+    return placed, end, max((placed[each.name] for each in variables if not each.size), default=_up(end, 16))
 
 
 def _up(value: int, align: int) -> int:

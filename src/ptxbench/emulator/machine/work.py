@@ -124,6 +124,16 @@ class Work:
             raise fault.at(self.line) from fault
 
 
+def in_cluster(unit: Unit) -> None:
+    """Refuse what writes to a CTA of the cluster where there is none; to its own CTA a unit of a cluster may write.
+
+    Raises:
+        Fault: The CTA is alone, as on an H200 in a launch without clusters.
+    """
+    if len(unit.cta.cluster.ctas) == 1:
+        raise Fault("cudaErrorIllegalInstruction", "a write to a CTA of the cluster, in a launch without clusters")
+
+
 def _complete(phases: Phases, size: int) -> None:
     phases.change(mbarrier.complete_tx(phases.state, size))
 
