@@ -30,6 +30,20 @@ def recorded(label: str) -> Verdict:
     return Verdict.model_validate_json((GPU / "verdicts" / f"{label}.json").read_text())
 
 
+def honest_milliseconds() -> float:
+    """What the kernel that most attacks launch takes."""
+    samples = recorded("wrong-dead_branch_hgmma").stages.time.candidate
+    assert samples is not None
+    return samples.median
+
+
+def replayed_with_its_honest_time(verdict: Verdict) -> bool:
+    """Whether none of its host code ran beside the clock, and nothing was gained."""
+    samples = verdict.stages.time.candidate
+    replayed = verdict.environment.host_code == "replayed"
+    return replayed and samples is not None and samples.median > 0.98 * honest_milliseconds()
+
+
 def test_every_kernel_has_a_verdict() -> None:
     stored = {path.stem for path in (GPU / "verdicts").glob("*.json")}
     assert stored == {*RECORDED, *(f"{label}-without-policy" for label in AGAIN)}
@@ -48,12 +62,12 @@ def test_the_verdict_is_what_the_kernel_deserves(label: str) -> None:
 
 @pytest.mark.parametrize("label", AGAIN)
 def test_an_attack_that_policy_refuses_is_stopped_without_it_too(label: str) -> None:
-    stages = recorded(f"{label}-without-policy").stages
+    verdict = recorded(f"{label}-without-policy")
+    stages = verdict.stages
     assert stages.policy.outcome is Outcome.NOT_RUN
-    assert stages.check.outcome in (Outcome.FAILED, Outcome.CHEATED) or stages.time.outcome in (
-        Outcome.CHEATED,
-        Outcome.INCONCLUSIVE,
-    )
+    stopped = stages.check.outcome in (Outcome.FAILED, Outcome.CHEATED)
+    doubted = stages.time.outcome in (Outcome.CHEATED, Outcome.INCONCLUSIVE)
+    assert stopped or doubted or replayed_with_its_honest_time(verdict)
 
 
 def test_the_reference_gemm_executes_its_targets_instructions_and_they_do_the_work() -> None:
@@ -75,19 +89,18 @@ def test_both_further_clocks_agree_with_the_instrument(label: str) -> None:
     assert all(witness.agrees for witness in witnesses.values())
 
 
-def test_a_candidate_that_shortens_its_own_clock_is_disputed() -> None:
-    time = recorded("attacks-forge_spans-without-policy").stages.time
-    assert time.reason is not None
-    assert time.reason.code == "timer_disputed"
+def test_a_candidate_that_shortens_its_own_clock_is_disputed_or_has_no_clock() -> None:
+    verdict = recorded("attacks-forge_spans-without-policy")
+    reason = verdict.stages.time.reason
+    disputed = reason is not None and reason.code == "timer_disputed"
+    assert disputed or replayed_with_its_honest_time(verdict)
 
 
 def test_persisting_lines_and_side_streams_gain_no_time() -> None:
-    honest = recorded("wrong-dead_branch_hgmma").stages.time.candidate
-    assert honest is not None
     for label in ("attacks-persist_l2", "attacks-side_stream"):
         samples = recorded(label).stages.time.candidate
         assert samples is not None
-        assert samples.median > 0.98 * honest.median
+        assert samples.median > 0.98 * honest_milliseconds()
 
 
 def test_ten_evaluations_of_one_kernel_agree_within_half_a_percent() -> None:

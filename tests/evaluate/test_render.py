@@ -99,7 +99,7 @@ def stages(**changes: Any) -> Stages:
     return Stages(**(base | changes))
 
 
-def verdict(device: str = "cuda:0", **changes: Any) -> Verdict:
+def verdict(device: str = "cuda:0", host_code: str = "replayed", **changes: Any) -> Verdict:
     return Verdict(
         candidate="8be4c0ffee" + "0" * 54,
         candidate_name="sm_90a",
@@ -108,7 +108,9 @@ def verdict(device: str = "cuda:0", **changes: Any) -> Verdict:
         workload="94920358",
         axes={"M": 8192, "N": 7168, "K": 5120},
         target=Target.SM_90A,
-        environment=Environment(device=device, device_name="NVIDIA H200" if device != "none" else ""),
+        environment=Environment(
+            device=device, device_name="NVIDIA H200" if device != "none" else "", host_code=host_code
+        ),
         stages=stages(**changes),
         families=("GMMA", "TMA"),
         created=0.0,
@@ -129,6 +131,12 @@ def failing_check(output: OutputCheck) -> CheckStage:
         draws=(DrawCheck(workload="w", recipe="normal", outputs=(output,)),),
         published=Layer.yes_or_no(False),
     )
+
+
+def test_the_report_says_whether_host_code_ran_beside_the_clock() -> None:
+    assert "host code replayed" in shown(verdict())
+    live = shown(verdict(host_code="live: the host code reads device data on the host"))
+    assert "host code live: the host code reads device data on the host" in live
 
 
 WRONG = OUTPUT.model_copy(

@@ -91,7 +91,10 @@ def _headline(verdict: Verdict) -> RenderableType:
     line = Text()
     line.append(state.value, STATE_STYLES[state])
     line.append(f"  {status_sentence(verdict)}")
-    return Group(line, Text(f"{subject}  {verdict.problem} {axes}  {verdict.target.value} {where}", "dim"))
+    parts = [line, Text(f"{subject}  {verdict.problem} {axes}  {verdict.target.value} {where}", "dim")]
+    if environment.device.startswith("cuda:") and environment.host_code:
+        parts.append(Text(f"host code {environment.host_code}", "dim"))
+    return Group(*parts)
 
 
 def _layers(verdict: Verdict) -> Table:
