@@ -74,10 +74,6 @@ class Driver:
         self._call("cuModuleGetFunction", byref(found), module, name.encode())
         return found
 
-    def allow_shared(self, function: c_void_p, size: int) -> None:
-        """Lets a kernel have that much dynamic shared memory."""
-        self._call("cuFuncSetAttribute", function, 8, c_int(size))
-
     def launch(
         self, function: c_void_p, grid: Sequence[int], block: Sequence[int], shared: int, parameters: Sequence[bytes]
     ) -> None:

@@ -5,14 +5,13 @@ python emulator_kernels.py CASES.pickle     # in a child: runs the cases with to
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -29,8 +28,9 @@ from ptxbench.settings import Settings  # noqa: E402
 from ptxbench.toolchain.build import build  # noqa: E402
 
 HANG_SECONDS = 5.0
-"""For a launch, after the process has said that it starts it."""
-START_SECONDS = 60.0
+"""For a launch."""
+MOST_SECONDS = 120.0
+"""For a process that runs one case."""
 
 
 def library(case: Case) -> Path:
@@ -58,13 +58,26 @@ def run_on_gpu(case: Case, path: Path) -> dict[str, Any]:
         for _ in range(2):
             tensors = [_tensor(torch, array) for array in held.values()]
             function(*tensors)
-            torch.cuda.synchronize()
+            if not _finished(torch):
+                return {"error": "hangs"}
             given = dict(zip(held, tensors, strict=True))
             results.append({name: _array(torch, given[name], held[name]) for name in names})
     except Exception as error:  # noqa: BLE001 - whatever is raised is the answer
         return {"error": f"{type(error).__name__}: {error}".splitlines()[0][:200]}
     stable = all((results[0][name].tobytes() == results[1][name].tobytes()) for name in names)
     return {"stable": stable, "outputs": {name: cases.stored(results[0][name]) for name in names}}
+
+
+def _finished(torch: Any) -> bool:
+    """Whether the device comes to rest in time."""
+    event = torch.cuda.Event()
+    event.record()
+    until = time.monotonic() + HANG_SECONDS
+    while time.monotonic() < until:
+        if event.query():
+            return True
+        time.sleep(0.01)
+    return False
 
 
 def _tensor(torch: Any, array: cases.Array) -> Any:
@@ -79,41 +92,21 @@ def _array(torch: Any, tensor: Any, like: cases.Array) -> cases.Array:
     return made
 
 
-def _watched(some: Sequence[tuple[Case, Path]]) -> list[dict[str, Any]]:
-    """The answers of one child to some cases; what it did not answer hangs."""
+def _watched(case: Case, path: Path) -> dict[str, Any]:
+    """The answer of a child process, which watches its own launch."""
     with tempfile.NamedTemporaryFile(suffix=".pickle") as file:
-        file.write(pickle.dumps(list(some)))
+        file.write(pickle.dumps((case, path)))
         file.flush()
         words = [sys.executable, __file__, file.name]
-        child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, bufsize=1)
-        made = []
-        limit = START_SECONDS
-        for _ in some:
-            line = _line(child, limit)
-            if line is None:
-                child.kill()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.wait(20)
-                made.append({"error": "hangs"})
-                break
-            made.append(json.loads(line) if line else {"error": f"the process ended with {child.wait()}"})
-        else:
-            child.wait(60)
-        return made
-
-
-def _line(child: subprocess.Popen[str], seconds: float) -> str | None:
-    """The next answer; the time for it counts from the line that says that the launch starts."""
-    assert child.stdout is not None
-    import select
-
-    while True:
-        if not select.select([child.stdout], [], [], seconds)[0]:
-            return None
-        line = child.stdout.readline()
-        if line != "start\n":
-            return line
-        seconds = HANG_SECONDS
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=MOST_SECONDS)
+        except subprocess.TimeoutExpired:
+            return {"error": "hangs, and its process does too"}
+    lines = done.stdout.splitlines()
+    if not lines:
+        return {"error": f"the process ended with {done.returncode}: {done.stderr[-300:]}"}
+    answer: dict[str, Any] = json.loads(lines[-1])
+    return answer
 
 
 def record(device: str, on_gpu: bool) -> dict[str, Any]:
@@ -124,8 +117,7 @@ def record(device: str, on_gpu: bool) -> dict[str, Any]:
         built = dict(zip([*honest, *bugs], pool.map(library, [*honest, *bugs]), strict=True))
         if not on_gpu:
             return {"device": device, "kernels": {case.name: {"error": "not run"} for case in built}}
-        groups = [[(case, built[case])] for case in built]
-        answers = [made[0] for made in pool.map(_watched, groups)]
+        answers = list(pool.map(_watched, built, built.values()))
     made = {case.name: answer for case, answer in zip(built, answers, strict=True)}
     for name, answer in made.items():
         shown = {key: value for key, value in answer.items() if key != "outputs"}
@@ -137,13 +129,10 @@ def record(device: str, on_gpu: bool) -> dict[str, Any]:
 
 def main() -> None:
     """The child."""
-    import torch
-
-    some = pickle.loads(Path(sys.argv[1]).read_bytes())
-    torch.zeros(1).cuda()
-    for case, path in some:
-        print("start", flush=True)
-        print(json.dumps(run_on_gpu(case, path)), flush=True)
+    case, path = pickle.loads(Path(sys.argv[1]).read_bytes())
+    print(json.dumps(run_on_gpu(case, path)), flush=True)
+    # A kernel that hangs would keep an orderly end waiting.
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -82,7 +82,11 @@ def cases() -> Iterator[Case]:
         yield _gemm(name, text, 72, 128, 128) if task == "gemm" else _attention(name, text, task, 100)
     for path in sorted((KERNELS / "decorative").glob("*.cu")):
         name, text = f"decorative/{path.stem}", path.read_text()
-        yield _gemm(name, text, 200, 256, 512) if _SIZES in text else _attention(name, text, "mha_with_lse_d128", 100)
+        yield (
+            _gemm(name, text, 200, 256, 512)
+            if "TensorView A" in text
+            else _attention(name, text, "mha_with_lse_d128", 100)
+        )
     yield bug("")
 
 

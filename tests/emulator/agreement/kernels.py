@@ -1,0 +1,74 @@
+"""Runs a case of the repository's kernels on the emulator, host code and all, tensor cores in their exact mode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tests.emulator.agreement.cases import Array, Case, arrays, outputs
+from tests.emulator.evidence.bench import Bench, pointer
+from tests.emulator.evidence.candidate import module_of
+
+from ptxbench.emulator.host.process import record
+from ptxbench.emulator.host.record import Allocate, Blob, Copy, Fill, Launch, TensorArgument
+from ptxbench.emulator.launch import KernelLaunch, LaunchResult, Policy
+from ptxbench.settings import Settings
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a case left: its outputs, and the result of each launch."""
+
+    outputs: Mapping[str, Array]
+    results: tuple[LaunchResult, ...]
+
+    @property
+    def error(self) -> str:
+        """Why it ended early; empty."""
+        return next((each.error or each.unsupported for each in self.results if each.error or each.unsupported), "")
+
+
+def run(case: Case, policy: Policy) -> Ran:
+    """Call it once."""
+    held = arrays(case)
+    module, library = module_of(case.source)
+    bench = Bench(policy)
+    specs = {spec.name: spec for spec in case.problem.arguments}
+    arguments = {
+        name: TensorArgument(address=bench.upload(array), shape=array.shape, dtype=specs[name].dtype)
+        for name, array in held.items()
+    }
+    told = record(library, "run", list(arguments.values()), Settings.load())
+    assert told.ending.kind == "returned", told.ending
+    made: dict[int, int] = {}
+    results = []
+    for each in told.operations:
+        assert not isinstance(each, (Copy, Fill)), each
+        if isinstance(each, Allocate):
+            made[each.index] = bench.memory.allocate(each.size)
+        elif isinstance(each, Launch):
+            results.append(bench.launch(module, _launch(each, made)))
+    left = {
+        name: bench.download(arguments[name].address, array.shape, array.dtype)
+        for name, array in outputs(case, held).items()
+    }
+    return Ran(left, tuple(results))
+
+
+def _launch(told: Launch, made: Mapping[int, int]) -> KernelLaunch:
+    return KernelLaunch(
+        told.kernel,
+        grid=told.grid,
+        block=told.block,
+        cluster=told.cluster,
+        dynamic_shared=told.dynamic_shared,
+        parameters=tuple(_relocated(each, made) for each in told.parameters),
+    )
+
+
+def _relocated(blob: Blob, made: Mapping[int, int]) -> bytes:
+    data = bytearray(blob.data)
+    for each in blob.relocations:
+        if each.of == "allocation":
+            data[each.offset : each.offset + 8] = pointer(made[each.index] + each.addend)
+    return bytes(data)
