@@ -112,7 +112,7 @@ def _inside(form: Form, mnemonic: str, number: int) -> tuple[Part, str]:
     """A load of a function's parameter, and the function."""
     specs = operands(form, mnemonic)
     target, names = _several(specs[0])
-    size = 8 if names[0][0] == "d" else 4
+    size = {"r": 4, "d": 8, "q": 16}[names[0][0]]
     puts = " ".join(f"st.param.b{8 * size} [back+{size * place}], {name};" for place, name in enumerate(names))
     function = f""".func (.param .align 16 .b8 back[16]) @K_f{number}(.param .align 16 .b8 what[16]) {{
 {REGISTERS}

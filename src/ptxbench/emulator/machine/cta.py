@@ -124,6 +124,8 @@ class Constants:
             return np.full(unit.lanes, value & ((1 << dtype.itemsize * 8) - 1), dtype)
         if kind == "param":
             raw = self.kernel.parameter_bytes[spec[1] : spec[1] + spec[2]]
+            if spec[2] == 16:
+                return np.tile(np.frombuffer(raw, np.uint64), (unit.lanes, 1))
             value = int.from_bytes(raw, "little", signed=spec[3])
             return np.full(unit.lanes, value & ((1 << dtype.itemsize * 8) - 1), dtype)
         return np.broadcast_to(np.asarray(special(unit, spec[1])).astype(dtype), (unit.lanes,)).copy()
