@@ -136,6 +136,10 @@ def test_an_unknown_stage_brings_the_known_ones(ptxbench: Run, kernel: Path) -> 
     refused(judge(ptxbench, kernel, "--until", "link"), "'link' is not a stage", "policy, build, inspect")
 
 
+def test_an_unknown_way_to_treat_host_code_brings_the_known_ones(ptxbench: Run, kernel: Path) -> None:
+    refused(judge(ptxbench, kernel, "--host", "none"), "'none' is not a way to treat host code", "auto, live, replay")
+
+
 H200 = "0, NVIDIA H200, GPU-1, 9.0, 580.1"
 
 

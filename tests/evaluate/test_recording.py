@@ -10,15 +10,18 @@ from typing import Any, cast
 import pytest
 
 from ptxbench.emulator.host.device import HostDevice
+from ptxbench.evaluate.child.memory import GUARD, DeviceMemory
 from ptxbench.evaluate.child.protocol import Measure, Measured
+from ptxbench.evaluate.child.session import Session
+from ptxbench.evaluate.child.wire import Argument
 from ptxbench.evaluate.devices import Gpu
 from ptxbench.evaluate.gpu import GpuEvaluator, GpuStages, Plan
 from ptxbench.evaluate.judge_client import Judge
 from ptxbench.evaluate.profiler import same_launches
 from ptxbench.evaluate.recording import JUDGED_CALLS, HostMode, Recorded, Subject, record_program
-from ptxbench.evaluate.replay import Code, Place
+from ptxbench.evaluate.replay import Code, Place, Step, encode_program
 from ptxbench.schema.candidate import Candidate
-from ptxbench.schema.problem import Problem, Role
+from ptxbench.schema.problem import Problem, Role, Workload
 from ptxbench.schema.stages import CheckStage, KernelProfile, Outcome, ProfileStage, Reason, TimeStage
 from ptxbench.schema.values import Layer, Target
 from ptxbench.schema.verdict import StageName
@@ -127,14 +130,15 @@ def test_other_host_code_runs_live_with_the_reason(recorded: Recorder, symbol: s
     assert reason in made
 
 
-def of_repository(label: str, task: str) -> Recorded | str:
-    """What the recorder says of a kernel of the repository."""
+def of_repository(label: str, task: str, chosen: list[Workload] | None = None) -> Recorded | str:
+    """What the recorder says of a kernel of the repository, as it is judged or on chosen workloads."""
     group, name = label.split(".")
     path = ROOT / "reference" / name / "sm_90a.cu" if group == "reference" else KERNELS / group / f"{name}.cu"
     library = build(Candidate.from_source(path.read_text()), Target.SM_90A, SETTINGS).library
     assert library is not None
     problem = load_problem(task)
-    workloads = [pick_workload(problem, None), *(each for each in problem.workloads if each.role is Role.NEIGHBOUR)]
+    neighbours = [each for each in problem.workloads if each.role is Role.NEIGHBOUR]
+    workloads = chosen or [pick_workload(problem, None), *neighbours]
     return record_program(subject(library, "run", problem), workloads, SETTINGS)
 
 
@@ -171,6 +175,45 @@ def test_more_calls_are_recorded_than_the_judge_makes() -> None:
 
     assert (1 + REPEATS) * len(CHECKED) + WARM_UPS + SAMPLES <= JUDGED_CALLS
     assert len(NEIGHBOUR) <= OTHER_CALLS
+
+
+def driver_lines(steps: tuple[Step, ...], kernels: tuple[tuple[int, str], ...]) -> list[str]:
+    """What the driver of the tests says when it is asked for these launches, attributes and tensor maps."""
+    lines = []
+    for step in steps:
+        for words in (each.words for piece in step.pieces for each in piece.maps):
+            sizes = (f"{words[10 + i]},{words[15 + i]},{words[20 + i]},{words[25 + i]}" for i in range(words[2]))
+            lines.append(f"tiled {words[1]} {words[2]} {' '.join(sizes)} {' '.join(map(str, words[4:8]))}")
+        if step.code is Code.LAUNCH:
+            shape = [",".join(map(str, step.words[at : at + 3])) for at in (1, 4, 7)]
+            cluster = "" if shape[2] == "1,1,1" else f" cluster {shape[2]}"
+            lines.append(f"launch {kernels[step.words[0]][1]} {shape[0]} {shape[1]} {step.words[10]} made{cluster}")
+        elif step.code is Code.ATTRIBUTE:
+            lines.append(f"attribute {kernels[step.words[0]][1]} {step.words[1]} {step.words[2]}")
+    return lines
+
+
+@pytest.mark.parametrize("name", ["gemm_n7168_k5120", "mha_bwd_d128"])
+def test_a_replayed_reference_kernel_asks_the_driver_for_what_its_host_code_asked_for(
+    name: str, start_session: Callable[..., Session], memory: DeviceMemory, tmp_path: Path
+) -> None:
+    problem = load_problem(name)
+    workload = pick_workload(problem, "small")
+    made = of_repository(f"reference.{name}", name, [workload])
+    assert isinstance(made, Recorded), made
+    path = tmp_path / "program.bin"
+    path.write_bytes(encode_program(made.program))
+    shapes = [(spec.dtype, problem.shape(spec, workload)) for spec in problem.arguments]
+    arguments = [Argument(number, GUARD, dtype, shape) for number, (dtype, shape) in enumerate(shapes)]
+    buffers = tuple(memory.allocate(argument.nbytes) for argument in arguments)
+    session = start_session(path, "run", replayed=True, buffers=buffers)
+    for _ in range(2):
+        session.call(arguments, 10.0)
+    said = [line for line in session.close().stderr.splitlines() if line.startswith(("tiled", "launch", "attribute"))]
+    (calls,) = made.program.workloads
+    wanted = [line for steps in calls.steps[:2] for line in driver_lines(steps, made.program.kernels)]
+    assert said == wanted
+    assert any(line.startswith("tiled") for line in said)
 
 
 # ---- what the evaluator makes of it ----
