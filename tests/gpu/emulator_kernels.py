@@ -12,12 +12,15 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+# Some packages install a module of that name, which would come before a folder without __init__.py.
+sys.modules.setdefault("tests", types.ModuleType("tests")).__path__ = [str(ROOT / "tests")]
 
 from tests.emulator.agreement import cases  # noqa: E402
 from tests.emulator.agreement.cases import Case  # noqa: E402

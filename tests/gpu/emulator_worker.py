@@ -12,12 +12,15 @@ from __future__ import annotations
 import json
 import pickle
 import sys
+import types
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+# Some packages install a module of that name, which would come before a folder without __init__.py.
+sys.modules.setdefault("tests", types.ModuleType("tests")).__path__ = [str(ROOT / "tests")]
 
 from tests.emulator.agreement import emulated  # noqa: E402
 from tests.emulator.agreement.program import BLOCK, POISON, MapOf, Program  # noqa: E402

@@ -14,10 +14,13 @@ import sys
 import tempfile
 import time
 import traceback
+import types
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+# Some packages install a module of that name, which would come before a folder without __init__.py.
+sys.modules.setdefault("tests", types.ModuleType("tests")).__path__ = [str(ROOT / "tests")]
 
 from tests.emulator.agreement import answers, catalogue  # noqa: E402
 from tests.gpu import emulator_host, emulator_kernels, emulator_programs, emulator_tables  # noqa: E402
