@@ -191,7 +191,7 @@ def test_a_load_of_cells_that_nobody_wrote_is_found() -> None:
 
 def test_a_load_before_the_wait_for_the_store_is_found() -> None:
     body = filled(1).replace(WAITS["st"], "") + loaded("32x32b", 1) + stored(130, 1)
-    assert run(allocated(body), 32).rules == {"use-before-completion"}
+    assert "use-before-completion" in run(allocated(body), 32).rules
 
 
 HAND_OVER = """

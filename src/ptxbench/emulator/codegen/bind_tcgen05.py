@@ -1,4 +1,4 @@
-"""tcgen05 by warps, bound to the machine: loads and stores of tensor memory, their waits, fences; no products."""
+"""tcgen05 bound to the machine: loads and stores of warps, their waits, fences; products and copies lie beside."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ptxbench.emulator.codegen import bind_tcgen05_copy, bind_tcgen05_mma
 from ptxbench.emulator.codegen.op import Op, Source, items, typed
 from ptxbench.emulator.codegen.program import Program
 from ptxbench.emulator.codegen.values import address_sources
@@ -26,7 +27,7 @@ def bind(ins: Instruction, program: Program) -> Op | None:
     word = ins.modifiers[0]
     if word in ("ld", "st"):
         return _move(ins)
-    maker = _SMALL.get(word)
+    maker = _SMALL.get(word) or _THREADS.get(word)
     return maker(ins) if maker else None
 
 
@@ -69,6 +70,12 @@ def _fence(ins: Instruction) -> Op:
 _SMALL: dict[str, Callable[[Instruction], Op]] = {
     **{"relinquish_alloc_permit": _relinquish, "wait::ld": _wait, "wait::st": _wait},
     **dict.fromkeys(("fence::before_thread_sync", "fence::after_thread_sync"), _fence),
+}
+
+
+_THREADS: dict[str, Callable[[Instruction], Op]] = {
+    **{"mma": bind_tcgen05_mma.product, "commit": bind_tcgen05_mma.commit},
+    **{"cp": bind_tcgen05_copy.copy, "shift": bind_tcgen05_copy.shift},
 }
 
 

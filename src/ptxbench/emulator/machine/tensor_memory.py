@@ -157,7 +157,8 @@ _HINTS = {
     "tensor-allocation-order": "allocate the largest part first",
     "tensor-lane-wrap": "take the lane from the allocated address plus 32 times the warp's number modulo 4",
     "tensor-many-issuers": "elect one thread: every thread that executes it issues one of its own",
-    "tensor-descriptor-open": "keep to what all sources agree on",
+    "tensor-shape": "keep to what all sources agree on",
+    "tensor-scale-copies": "copy them with tcgen05.cp.32x128b.warpx4, which fills all four quarters",
 }
 
 
