@@ -47,3 +47,18 @@ def distance(mine: Array, there: Array) -> float:
     """The greatest difference over the greatest value."""
     x, y = mine.astype(np.float64), there.astype(np.float64)
     return float(np.abs(x - y).max() / np.abs(y).max())
+
+
+@pytest.mark.parametrize("switch", cases.BUGS)
+def test_what_a_seeded_bug_did_on_the_device_shows_here(switch: str) -> None:
+    """A hang there is an error here; where the device got the numbers right by luck, the emulator may still object."""
+    case = cases.bug(switch)
+    ran = kernels.run(case, Policy(("late", "eager"), "exact", others=0, limit=1_000_000))
+    found = {each.rule for result in ran.results for each in result.findings if each.severity == "error"}
+    if DOCUMENT is None:
+        return
+    there = DOCUMENT["kernels"][case.name]
+    if there.get("error") == "hangs":
+        assert ran.error or found
+    elif there["outputs"] != DOCUMENT["kernels"]["bugs/gemm"]["outputs"]:
+        assert found
