@@ -48,6 +48,9 @@ _CODES = {DType.BFLOAT16: (4, 16), DType.FLOAT16: (2, 16), DType.FLOAT32: (2, 32
 """DLPack's type codes and bits."""
 
 _STREAMS = (0, 1, 2, GIVEN_STREAM)
+_POOL_ATTRIBUTES = range(1, 5)
+"""Three rules of reuse, and the release threshold."""
+
 _DIRECTIONS = {1: "to_device", 2: "to_host", 3: "on_device"}
 
 
@@ -129,8 +132,10 @@ class Runtime:
         self._memory.arguments(arguments)
         return Answer(words=tuple(argument.address for argument in arguments))
 
-    def _pool(self, question: Question) -> Answer:
+    def _pool(self, question: Question) -> Answer | Failure:
         number, value = question.words
+        if number not in _POOL_ATTRIBUTES:
+            return Failure(_INVALID_VALUE, f"the memory pool's attribute {number} cannot be set")
         return self._do(Pool(number=number, value=value))
 
     def _hint(self, question: Question) -> Answer:
