@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import struct
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -88,17 +88,17 @@ def run(
     per_thread: int = 1,
     grid: int = 1,
     cluster: int = 1,
-    given: bytes = b"",
+    given: bytes | Callable[[int], bytes] = b"",
     shared: int = 1024,
     schedules: Sequence[str] = ("late",),
     **more: Any,
 ) -> Ran:
-    """Run statements; every thread has `per_thread` words of the answer."""
+    """Run statements; every thread has `per_thread` words of the answer; the input may depend on its address."""
     memory = DeviceMemory(1 << 28)
     count = per_thread * threads * grid
     out = memory.allocate(4 * count)
-    source = memory.allocate(max(len(given), 16))
-    memory.write(source, given)
+    source = memory.allocate(1 << 20)
+    memory.write(source, given(source) if callable(given) else given)
     launch = KernelLaunch(
         "k",
         (grid, 1, 1),

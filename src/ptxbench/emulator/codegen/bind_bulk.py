@@ -75,7 +75,7 @@ def _tensor(ins: Instruction) -> Op:
     place = next(i for i, each in enumerate(ins.operands) if isinstance(each, TensorAddress))
     tensor = ins.operands[place]
     assert isinstance(tensor, TensorAddress)
-    if any(word.startswith(("tile::", "im2col::")) or word.startswith("cta_group") for word in ins.modifiers):
+    if any(word.startswith(("tile::", "im2col::")) for word in ins.modifiers):
         raise Unsupported(ins.name, ins.line)
     coordinates = typed((tensor.coordinates,), "b32")
     offsets = typed((tensor.offsets,), "b16") if tensor.offsets is not None else ()
@@ -87,23 +87,16 @@ def _tensor(ins: Instruction) -> Op:
     multicast = "multicast::cluster" in ins.modifiers
     rest = typed(ins.operands[3:4], "b16") if multicast else ()
     sources = (address_sources(ins.operands[0], "shared"), barrier, *((each,) for each in rest), *where)
-    line, im2col = ins.line, "im2col" in ins.modifiers
+    line, im2col, paired = ins.line, "im2col" in ins.modifiers, "cta_group::2" in ins.modifiers
 
     def issue(unit: Unit, lane: int, values: list[int]) -> None:
         address, signal, *values = values
         mask = values.pop(0) if multicast else None
         box = _box(unit, values, rank, im2col=im2col, store=False)
         targets = _targets(unit, address, mask)
-        rank_bits = signal & _LOW & ~OFFSET_MASK
         cluster = unit.cta.cluster
         told = [
-            find(
-                cluster,
-                unit,
-                (cta.rank << RANK_SHIFT if mask is not None else rank_bits) | signal & OFFSET_MASK,
-                remote=True,
-            )
-            for cta, _ in targets
+            find(cluster, unit, _told(cta, signal & _LOW, mask is not None, paired), remote=True) for cta, _ in targets
         ]
         memory = cluster.kernel.memory.view
         if address % 128:
@@ -122,6 +115,22 @@ def _tensor(ins: Instruction) -> Op:
         Work(unit, line, move, writes=spans, barriers=barriers, kind="TMA load", size=box.bytes * len(targets)).issue()
 
     return _bound(sources, issue)
+
+
+def _told(cta: Cta, signal: int, multicast: bool, paired: bool) -> int:
+    """The address of the mbarrier that a destination's bytes are told to.
+
+    With `.cta_group::2` it may lie in the peer of the destination's CTA; a multicast then tells, in each pair, the CTA
+    of the parity of the one that the address names.
+    """
+    rank = signal >> RANK_SHIFT
+    if paired and not multicast and rank ^ cta.rank > 1:
+        raise Fault(
+            "cudaErrorIllegalInstruction", f"a copy of .cta_group::2 into CTA rank {cta.rank} tells rank {rank}"
+        )
+    if multicast:
+        rank = cta.rank & ~1 | rank & 1 if paired else cta.rank
+    return rank << RANK_SHIFT | signal & OFFSET_MASK
 
 
 def _inside(span: Span) -> None:
