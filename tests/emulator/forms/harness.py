@@ -80,7 +80,7 @@ class Kernel:
 
         Args:
             body: PTX.
-            sources: Register -> bits per lane (or one number for all): uint64 [lanes], for q [lanes, 2].
+            sources: Register -> bits per lane, as an array or a list, or one number for all; for q a list.
             results: Registers to bring back.
         """
         step = SLOT * self.lanes
@@ -105,12 +105,10 @@ class Kernel:
         return Ran(columns, done, self.memory)
 
     def _column(self, name: str, value: Any) -> bytes:
-        given = np.asarray(value, np.uint64)
+        if isinstance(value, list):
+            return b"".join(each.to_bytes(SLOT, "little") for each in value)
         slots = np.zeros((self.lanes, 2), np.uint64)
-        if name[0] == "q":
-            slots[:] = given
-        else:
-            slots[:, 0] = given
+        slots[:, 0] = np.asarray(value, np.uint64)
         return slots.tobytes()
 
 

@@ -20,14 +20,16 @@ _F32, _U32 = np.dtype(np.float32), np.dtype(np.uint32)
 _ROUND, _ONE, _SHIFT, _HIGH = np.uint32(0x7FFF), np.uint32(1), np.uint32(16), np.uint32(0xFFFF0000)
 _TINY = np.float32(np.finfo(np.float32).tiny)
 _WARP = 32
+_MOST_SOURCES = 2
+"""Of a short way; `min` and `max` of three operands have none."""
 count = np.count_nonzero
 
 
 def quick(ins: Instruction, operation: ScalarOp) -> Run:
     """A function that does what `operation.run` does, sooner where it can."""
-    maker = _MAKERS.get(ins.name)
-    if maker is None and ins.opcode == "shfl":
+    if ins.opcode == "shfl":
         return _shuffle(ins, operation.run)
+    maker = _MAKERS.get(ins.name) if len(operation.sources) <= _MOST_SOURCES else None
     return maker(operation.run) if maker else operation.run
 
 

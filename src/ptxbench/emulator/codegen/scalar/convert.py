@@ -25,6 +25,7 @@ from ptxbench.emulator.codegen.scalar.small import SMALL, encode
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
 _ROUNDS = ("rni", "rzi", "rmi", "rpi")
+_NOT_PLAIN = {"rz", "rm", "rp", "relu", "satfinite", "sat", "ftz"}
 
 
 def convert(form: Form) -> ScalarOp | None:
@@ -118,7 +119,8 @@ def _from_integer(form: Form, to: str, of: str) -> Run:
     def run(a: Bits) -> Bits:
         nearest, error = _exactly(integers(a, of))
         if to == "f64":
-            return np.asarray(directed(nearest, error, mode)).view(np.uint64)
+            made = np.asarray(directed(nearest, error, mode))
+            return np.asarray(saturate(made) if "sat" in form.words else made).view(np.uint64)
         return _narrowed(odd(nearest, error), to, mode, form)
 
     return run
@@ -152,11 +154,13 @@ def _between_floats(form: Form, to: str, of: str) -> Run:
     mode = "rna" if "rna" in form.words else form.rounding
     if to == "tf32" and mode == "rna" and "satfinite" not in form.words:
         return _tie_away
-    if of == "f32" and to in ("f16", "bf16") and not form.words & {"rz", "relu", "satfinite", "sat"}:
+    if of == "f32" and to in ("f16", "bf16") and not form.words & _NOT_PLAIN:
         return nearest_f16 if to == "f16" else nearest_bf16
 
+    ftz = form.ftz and of != "f16"  # it concerns float32 alone; a subnormal float16 is a normal float32
+
     def run(a: Bits) -> Bits:
-        value = floats(a, of, form.ftz).astype(np.float64)
+        value = floats(a, of, ftz).astype(np.float64)
         if whole:
             value = to_integral(value, whole)
         if to != "f64":
