@@ -111,7 +111,8 @@ def atomics() -> Iterator[Probe]:
             if ".global" in mnemonic:
                 yield atomic(mnemonic, specs)
             else:
-                for space in (".global", ".shared"):
+                vector = any(f".v{count}." in mnemonic for count in (2, 4, 8))  # these stand for .global alone
+                for space in (".global",) if vector else (".global", ".shared"):
                     yield atomic(mnemonic.replace(root, root + space, 1), specs)
         if mnemonic.startswith(BULK):
             yield bulk(mnemonic)
