@@ -244,8 +244,9 @@ def same_launches(profile: ProfileStage, clock: TimeStage) -> ProfileStage:
     """The profile, unless the profiled call launched other kernels than each timed call."""
     if profile.outcome is not Outcome.PASSED or not clock.launches:
         return profile
-    profiled = sorted(_base(kernel.name) for kernel in profile.kernels)
-    timed = sorted(_base(name) for name in clock.launches)
+    profiled, timed = sorted(kernel.name for kernel in profile.kernels), sorted(clock.launches)
+    if any("(" in name for name in profiled):  # printed demangled: identifiers decide
+        profiled, timed = sorted(map(ncu.base_name, profiled)), sorted(map(ncu.base_name, timed))
     if profiled == timed:
         return profile
     message = f"The profiled call launched {_listed(profiled)}, each timed call {_listed(timed)}."
@@ -258,10 +259,6 @@ def same_launches(profile: ProfileStage, clock: TimeStage) -> ProfileStage:
             "work": None,
         }
     )
-
-
-def _base(name: str) -> str:
-    return ncu.base_name(name) if "(" in name else name
 
 
 def _listed(names: Sequence[str]) -> str:
