@@ -50,9 +50,9 @@ def kernel(
         rows = rows if kind == "mxf8f6f4" else dense(values)
         case.operand(register, k_major(rows, 0), 0)
     factors = []
-    for side, (rows, start) in enumerate(((128, first[0]), (N, first[1]))):
-        numbers = 2.0 ** random.integers(-2, 3, (rows, count))
-        stored = np.full((rows, 4), 0x7F if name == "ue8m0" else 0x7E, np.uint8)
+    for side, (count_of, start) in enumerate(((128, first[0]), (N, first[1]))):
+        numbers = 2.0 ** random.integers(-2, 3, (count_of, count))
+        stored = np.full((count_of, 4), 0x7F if name == "ue8m0" else 0x7E, np.uint8)
         stored[:, start : start + count] = numbers.astype(SCALES[name]).view(np.uint8)
         case.setup += descriptor(3 + side, case.place(block(stored)), 16, 128, 0)
         case.setup += f"add.u32 %r{205 + side}, %r300, {N + 8 * side};\n"
