@@ -53,6 +53,10 @@ BARRIERS = {
     """setp.ge.u32 p0, r2, 2; @p0 bra EXIT; setp.eq.u32 p1, r2, 0; @p1 bra A;
        bar.sync 1, 96; bra B; A: bar.sync 1, 64; B:""": "cudaErrorIllegalInstruction",
     """setp.ge.u32 p0, r2, 2; @p0 bra EXIT; setp.eq.u32 p1, r2, 0; @p1 bra A;
+       bar.sync 1, 64; bra B; A: bar.sync 1, 96; B:""": "cudaErrorIllegalInstruction",
+    "setp.ge.u32 p0, r2, 1; @p0 bra EXIT; bar.sync 1, 64;": "deadlock",
+    "setp.ge.u32 p0, r1, 16; @p0 bra SKIP; barrier.sync 0; SKIP:": "",
+    """setp.ge.u32 p0, r2, 2; @p0 bra EXIT; setp.eq.u32 p1, r2, 0; @p1 bra A;
        bar.sync 1, 96; bra B; A: bar.arrive 1, 96; bar.arrive 1, 96; B:""": "",
     "setp.ge.u32 p0, r2, 2; @p0 bra EXIT; setp.ge.u32 p1, r1, 7; @p1 bra EXIT; barrier.sync 1, 64;": "",
     "setp.lt.u32 p0, r1, 16; @p0 bra A; barrier.sync 0; bra B; A: barrier.sync 0; B:": "",
@@ -187,21 +191,75 @@ def test_a_bulk_copy_off_16_bytes_is_misaligned(destination: int, source: int) -
 
 @pytest.mark.parametrize(
     ("counts", "error"),
-    [((24, 240, 240), ""), ((24, 224, 224), ""), ((40, 240, 232), "deadlock"), ((40, 240, 240), "deadlock")],
+    [
+        *((counts, "") for counts in ((24, 240, 240), (40, 232, 232), (56, 224, 224), (24, 248, 232))),
+        *((counts, "") for counts in ((24, 232, 232), (24, 224, 224), (200, 24, 24))),
+        *((counts, "deadlock") for counts in ((40, 240, 232), (32, 240, 240), (40, 240, 240), (0, 240, 160))),
+    ],
 )
 def test_registers_beyond_the_launchs_budget_hang(counts: tuple[int, int, int], error: str) -> None:
-    low, middle, high = counts
+    """Launched with 168, three warpgroups; a warpgroup marked 0 keeps what it has."""
+    changes = [
+        f"setmaxnreg.{'dec' if each < 168 else 'inc'}.sync.aligned.u32 {each};" if each else "" for each in counts
+    ]
     body = f"""shr.u32 r4, r2, 2; setp.eq.u32 p0, r4, 0; setp.eq.u32 p1, r4, 1; @p0 bra A; @p1 bra B;
-        setmaxnreg.inc.sync.aligned.u32 {high}; bra C; A: setmaxnreg.dec.sync.aligned.u32 {low}; bra C;
-        B: setmaxnreg.inc.sync.aligned.u32 {middle}; C:"""
+        {changes[2]} bra C; A: {changes[0]} bra C; B: {changes[1]} C:"""
     result, _ = run(body, threads=384, registers=168)
     assert result.error.split(" ")[0] == error, result.error
 
 
-def test_every_statement_names_a_test_that_exists() -> None:
+def test_more_registers_are_waited_for_until_another_warpgroup_gives_some_up() -> None:
+    """The first warpgroup gives up its registers long after the others asked."""
+    body = """shr.u32 r4, r2, 2; setp.eq.u32 p0, r4, 0; @p0 bra A; setmaxnreg.inc.sync.aligned.u32 240; bra C;
+        A: add.u32 r5, r5, 1; setp.lt.u32 p1, r5, 500; @p1 bra A; setmaxnreg.dec.sync.aligned.u32 24;
+        C: mov.u32 r9, 1;"""
+    result, out = run("mov.u32 r5, 0; " + body, threads=384, registers=168)
+    assert result.error == ""
+    assert set(out.tolist()) == {1}
+
+
+def test_the_leader_of_a_warp_is_alone_until_it_meets_the_others_again() -> None:
+    body = """elect.sync r4|p0, -1; mov.u32 r9, 0; @!p0 bra JOIN; activemask.b32 r9; bar.warp.sync 1;
+        JOIN: bar.warp.sync -1; activemask.b32 r5; setp.ne.u32 p1, r5, -1; @p1 mov.u32 r9, 77;"""
+    _, out = run(body, threads=32)
+    assert out.tolist() == [1, *[0] * 31]
+
+
+def test_a_warp_counts_once_all_its_live_lanes_have_come() -> None:
+    """Half a warp is early, the other half late; the second warp waits for the late half."""
+    body = """setp.ge.u32 p0, r2, 2; @p0 bra EXIT; setp.eq.u32 p1, r0, 0; @p1 st.shared.u32 [r3], r0; bar.warp.sync -1;
+        setp.eq.u32 p2, r2, 1; @p2 bra SECOND; setp.lt.u32 p3, r1, 16; @p3 bra EARLY; mov.u32 r5, 0;
+        LATE: add.u32 r5, r5, 1; setp.lt.u32 p4, r5, 300; @p4 bra LATE; st.shared.u32 [r3], 5;
+        barrier.sync 1, 64; bra OVER;
+        EARLY: barrier.sync 1, 64; bra OVER; SECOND: barrier.sync 1, 64; ld.shared.u32 r9, [r3]; OVER:"""
+    result, out = run(body)
+    assert result.error == ""
+    assert set(out[32:64].tolist()) == {5}
+
+
+def test_lanes_of_a_warp_that_multiply_apart_do_not_come_together() -> None:
+    body = """.reg .f32 f<4>; setp.lt.u32 p0, r1, 16; setp.eq.u32 p1, r0, r0; mov.u64 d2, 64; @p0 bra A;
+        wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {f0, f1, f2, f3}, d2, d2, p1, 1, 1, 0, 0; bra B; A:
+        wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {f0, f1, f2, f3}, d2, d2, p1, 1, 1, 0, 0; B:"""
+    assert run(body)[0].error.split(" ")[0] in ("deadlock", "cudaErrorIllegalInstruction")
+
+
+# Statements per section of the measurements, all that were sure included.
+COUNTS = {
+    **{"corrections": 17, "tensor_copies": 25, "descriptors": 10, "mbarrier": 28, "threads": 19, "clusters": 10},
+    **{"arithmetic": 25, "tensor_cores": 14, "registers": 7, "races": 15, "bulk_copies": 5},
+}
+
+
+def test_the_table_has_every_statement_with_a_test_that_exists() -> None:
     table = tomllib.loads((Path(__file__).parent / "statements.toml").read_text())
-    for section, statements in table.items():
-        for statement, test in statements.items():
-            file, _, name = test.partition("::")
-            text = (ROOT / "tests" / "emulator" / file).read_text()
-            assert f"def {name}(" in text, (section, statement, test)
+    assert {section: len(statements) for section, statements in table.items()} == COUNTS
+    for number, (section, statements) in enumerate(table.items()):
+        assert list(statements) == [f"{number}.{place:02}" for place in range(1, COUNTS[section] + 1)]
+        for key, (sentence, *tests) in statements.items():
+            assert sentence, key
+            assert tests, key
+            for test in tests:
+                file, _, name = test.partition("::")
+                there = test == "why: a time" or f"def {name}(" in (ROOT / "tests" / "emulator" / file).read_text()
+                assert there, (key, test)

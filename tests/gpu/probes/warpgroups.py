@@ -151,14 +151,14 @@ def _numbers() -> Iterator[Case]:
     for types in PAIRS:
         for label, regime in (("near", (2, 0)), ("far", (14, 0)), ("special", (3, 150)), ("special C", (3, 0))):
             for in_registers in (False, True):
-                yield _drawn(types, label, regime, in_registers)
+                yield drawn(types, label, regime, in_registers)
     for types in INTEGERS:
         for words in ("", ".satfinite"):
             for n in (8, 32, 256):
-                yield _drawn(types, "bits", (0, 0), n == 32, n=n, words=words)
+                yield drawn(types, "bits", (0, 0), n == 32, n=n, words=words)
     for n in (8, 64, 256):
         for in_registers in (False, True):
-            yield _drawn(("s32", "b1", "b1"), "bits", (0, 0), in_registers, n=n)
+            yield drawn(("s32", "b1", "b1"), "bits", (0, 0), in_registers, n=n)
 
 
 def _sparse() -> Iterator[Case]:
@@ -167,12 +167,11 @@ def _sparse() -> Iterator[Case]:
         for in_registers in (False, True):
             width = element_bits(types[1])
             for selector in (0,) if width == 8 else (0, 1):
-                yield _drawn(types, "near", (2, 0), in_registers, selector=selector)
+                yield drawn(types, "near", (2, 0), in_registers, selector=selector)
 
 
-def _drawn(
-    types: tuple[str, str, str], label: str, regime: tuple[int, int], in_registers: bool, **more: object
-) -> Case:
+def drawn(types: tuple[str, str, str], label: str, regime: tuple[int, int], in_registers: bool, **more: object) -> Case:
+    """One product of random numbers: exponents within the regime's spread, specials among them."""
     n = int(str(more.get("n", 8)))
     selector = more.get("selector")
     name = f"wgmma{'.sp' if selector is not None else ''}: {'.'.join(types)} n{n} {label}"
