@@ -124,6 +124,7 @@ class Device:
             cluster=launch.cluster,
             dynamic_shared=launch.dynamic_shared,
             parameters=tuple(blob.data for blob in launch.parameters),
+            static_shared=info.static_shared if info else 0,
             registers=info.registers if info else 0,
             explicit_cluster=launch.cluster != (1, 1, 1),
         )

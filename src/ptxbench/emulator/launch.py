@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class KernelLaunch:
         cluster: CTAs of a cluster along x, y, z.
         dynamic_shared: Bytes of dynamic shared memory.
         parameters: The bytes of each `.param`, in order.
-        shared_offsets: Offsets of static shared variables as the machine code has them; others are placed by alignment.
+        static_shared: Bytes of static shared memory as the machine code has them; 0 if not known.
         registers: Registers per thread at launch; 0 if not known.
         explicit_cluster: Whether the launch, or the kernel, names a cluster shape.
     """
@@ -52,7 +52,7 @@ class KernelLaunch:
     cluster: Place = (1, 1, 1)
     dynamic_shared: int = 0
     parameters: tuple[bytes, ...] = ()
-    shared_offsets: Mapping[str, int] = field(default_factory=dict)
+    static_shared: int = 0
     registers: int = 0
     explicit_cluster: bool = False
 
@@ -175,7 +175,7 @@ class _Launch:
         self.compiled = loaded.compiled(launch.kernel)
         self.function = self.compiled.program.kernel
         _validate(launch, self.function)
-        placed = place_shared(loaded.module, self.function, launch.shared_offsets)
+        placed = place_shared(self.compiled.program, launch.static_shared)
         self.shared_symbols, self.static_bytes, self.dynamic_start = placed
         if self.static_bytes + launch.dynamic_shared > _MOST_SHARED:
             raise Fault("cudaErrorInvalidValue", f"more than {_MOST_SHARED} bytes of shared memory")

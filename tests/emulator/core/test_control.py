@@ -63,13 +63,12 @@ def test_recursion_is_named_as_unsupported() -> None:
 
 
 def test_what_is_not_implemented_is_named_only_when_lanes_reach_it() -> None:
-    product = "wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.bf16.bf16"
-    operands = "{%f1, %f2, %f3, %f4}, %d1, %d2, %r1, 0, 1, 1, 1, 0, 0"
-    body = f"setp.gt.u32 %p1, %r50, LEAST; @!%p1 bra over; {product} {operands};\nover:\n"
+    product = "vadd.s32.s32.s32 %r1, %r1, %r1"
+    body = f"setp.gt.u32 %p1, %r50, LEAST; @!%p1 bra over; {product};\nover:\n"
     assert not run(body.replace("LEAST", "500"), threads=128).result.unsupported
     ran = run(body.replace("LEAST", "3"), threads=128)
-    line = next(n for n, each in enumerate(text(body).splitlines(), 1) if "wgmma" in each)
-    assert ran.result.unsupported.startswith("unsupported: wgmma.mma_async.sp.sync.aligned")
+    line = next(n for n, each in enumerate(text(body).splitlines(), 1) if "vadd" in each)
+    assert ran.result.unsupported.startswith("unsupported: vadd.s32.s32.s32 at")
     assert str(line) in ran.result.unsupported
 
 
@@ -79,6 +78,21 @@ def test_instructions_are_counted_by_warps_and_by_threads() -> None:
     assert counts["setp.lt.u32"] == (6, 192)
     assert counts["add.u32"] == (6, 80)
     assert counts["sub.u32"] == (4, 112)
+
+
+@pytest.mark.parametrize(
+    ("body", "counts"),
+    [
+        ("@%p1 ret; ret;\n", [("ret", 3, 40), ("ret", 2, 56)]),
+        ("@%p1 exit; exit;\n", [("exit", 3, 40), ("exit", 2, 56)]),
+        ("@%p1 bra over;\nover: ret;\n", [("bra", 3, 40), ("ret", 3, 96)]),
+        ("@!%p1 bra over; @%p1 ret;\nover: ret;\n", [("bra", 3, 56), ("ret", 2, 40), ("ret", 2, 56)]),
+    ],
+)
+def test_ends_of_blocks_count_the_threads_whose_guard_is_true(body: str, counts: list[tuple[str, int, int]]) -> None:
+    ran = run(f"setp.lt.u32 %p1, %r50, 40; {body}", threads=96).result
+    executed = [(each.name, each.warps, each.threads) for each in ran.counts]
+    assert executed[-len(counts) :] == counts
 
 
 def test_an_endless_loop_ends_at_the_limit() -> None:

@@ -64,10 +64,16 @@ def leave(unit: Unit, mask: Mask | None) -> None:
         barrier.settle()
 
 
-def _split(unit: Unit, mask: Mask | None, taken: Mask, there: int, other: int) -> int:
-    """Send `taken` lanes one way and the others another; answers the way that all go, or -1."""
+def _split(unit: Unit, mask: Mask | None, taken: Mask, ways: tuple[int, int], number: int) -> int:
+    """Send `taken` lanes one way and the others another; answers the way that all go, or -1.
+
+    `number` is the instruction's, whose guard is true for the taken ones.
+    """
+    there, other = ways
     yes = taken if mask is None else mask & taken
-    count = np.count_nonzero(yes)
+    count = int(np.count_nonzero(yes))
+    guarded = unit.cta.cluster.kernel.guarded
+    guarded[number] = guarded.get(number, 0) + count
     if count == 0:
         return other
     total = unit.lanes if mask is None else np.count_nonzero(mask)
@@ -81,10 +87,10 @@ def _split(unit: Unit, mask: Mask | None, taken: Mask, there: int, other: int) -
 def _branch(ins: Instruction, block: Block) -> End | None:
     if ins.guard is None:
         return None
-    there, other = block.targets[0], block.next
+    ways, number = (block.targets[0], block.next), ins.index
 
     def run(unit: Unit, mask: Mask | None, answer: Answer) -> int:
-        return _split(unit, mask, answer, there, other)
+        return _split(unit, mask, answer, ways, number)
 
     return End(run, ins.guard)
 
@@ -110,9 +116,11 @@ def _switch(ins: Instruction, block: Block) -> End:
 def _exit(ins: Instruction, block: Block) -> End | None:
     if not block.leaves:
         return _branch(ins, block)
-    other = block.next
+    other, number = block.next, ins.index
 
     def run(unit: Unit, mask: Mask | None, answer: Answer) -> int:
+        if answer is not None:
+            unit.tally(number, mask, answer)
         gone = mask if answer is None else (answer if mask is None else mask & answer)
         if gone is not None and not gone.any():
             return other
@@ -126,9 +134,11 @@ def _exit(ins: Instruction, block: Block) -> End | None:
 
 
 def _trap(ins: Instruction, block: Block) -> End:
-    other, line = block.next, ins.line
+    other, line, number = block.next, ins.line, ins.index
 
     def run(unit: Unit, mask: Mask | None, answer: Answer) -> int:
+        if answer is not None:
+            unit.tally(number, mask, answer)
         stopped = unit.full(mask) if answer is None else unit.full(mask) & answer
         if stopped.any():
             unit.line = line
@@ -144,7 +154,7 @@ def _waiting(ins: Instruction, block: Block, program: Program) -> End | None:
     wait = found(ins, block, program)
     if wait is None:
         return None
-    guard, following, line = ins.guard, block.next, ins.line
+    guard, following, line, number = ins.guard, block.next, ins.line, ins.index
     if guard is None:
 
         def run(unit: Unit, mask: Mask | None, answer: Answer) -> int:
@@ -157,6 +167,7 @@ def _waiting(ins: Instruction, block: Block, program: Program) -> End | None:
     def guarded(unit: Unit, mask: Mask | None, answer: Answer) -> int:
         unit.line = line
         *operands, chosen = answer
+        unit.tally(number, mask, chosen)
         lanes = unit.full(mask)
         inside, outside = lanes & chosen, lanes & ~chosen
         if not inside.any():

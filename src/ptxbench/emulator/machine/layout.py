@@ -2,31 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ptxbench.emulator.codegen.program import Program
 from ptxbench.emulator.errors import Fault
 from ptxbench.emulator.machine.memory import DeviceMemory
-from ptxbench.emulator.ptx.ir import Function, Module, Space, Variable
+from ptxbench.emulator.ptx.ir import Address, Module, Space, Symbol, TensorAddress, Variable, Vector
 
 
-def place_shared(module: Module, function: Function, known: Mapping[str, int]) -> tuple[dict[str, int], int, int]:
+def place_shared(program: Program, known: int) -> tuple[dict[str, int], int, int]:
     """Offsets of shared variables from the first user byte, the bytes of the static ones, the offset of the dynamic.
 
-    Static variables lie by falling alignment unless the machine code's offsets are known; dynamic ones behind them all.
+    As ptxas places them (tests/emulator/core/test_layout.py asks it): those that the kernel uses, in the order of
+    their declarations, its own before the module's; dynamic ones behind these. The machine code has no names for them,
+    only their bytes in all.
+
+    Args:
+        program: The kernel.
+        known: Bytes that the machine code has for static ones; 0: not known.
     """
-    variables = [each for each in (*module.variables.values(), *function.variables) if each.space is Space.SHARED]
-    static = [each for each in variables if each.size]
-    placed = {each.name: known[each.name] for each in static if each.name in known}
-    end = max((placed[each.name] + each.size for each in static if each.name in placed), default=0)
-    for each in sorted(static, key=lambda variable: -variable.align):
-        if each.name not in placed:
-            placed[each.name] = _up(end, each.align)
-            end = placed[each.name] + each.size
+    called = {block.function for block in program.blocks} - {program.kernel.name}
+    functions = (program.kernel, *(program.module.functions[name] for name in sorted(called)))
+    declared = (*(each for function in functions for each in function.variables), *program.module.variables.values())
+    variables = [each for each in declared if each.space is Space.SHARED]
+    used = {name for block in program.blocks for ins in block.instructions for name in _symbols(ins.operands)}
+    placed: dict[str, int] = {}
+    end = used_end = 0
+    for each in sorted((each for each in variables if each.size), key=lambda variable: variable.name not in used):
+        placed[each.name] = _up(end, each.align)
+        end = placed[each.name] + each.size
+        used_end = end if each.name in used else used_end
     for each in variables:
         if not each.size:
-            placed[each.name] = _up(end, max(each.align, 16) if end or each.align <= 16 else 16)
-    return placed, end, max((placed[each.name] for each in variables if not each.size), default=_up(end, 16))
+            placed[each.name] = _up(used_end, max(each.align, 16) if used_end or each.align <= 16 else 16)
+    dynamic = max((placed[each.name] for each in variables if not each.size), default=_up(max(end, known), 16))
+    return placed, max(end, known), dynamic
+
+
+def _symbols(operands: Iterable[object]) -> Iterator[str]:
+    """Names of variables in operands."""
+    for each in operands:
+        if isinstance(each, Symbol):
+            yield each.name
+        elif isinstance(each, Address):
+            yield from _symbols((each.base,))
+        elif isinstance(each, Vector):
+            yield from _symbols(each.items)
+        elif isinstance(each, TensorAddress):
+            yield from _symbols((each.map, each.coordinates, each.offsets))
 
 
 def _up(value: int, align: int) -> int:
