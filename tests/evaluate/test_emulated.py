@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,21 @@ def test_auto_takes_the_emulator_where_no_gpu_fits_and_says_why() -> None:
     choice = choose_device("auto", Target.SM_90A, ())
     assert choice.name == "emulator"
     assert "this machine has no GPU" in choice.reason
+
+
+def test_what_is_not_there_yet_is_named_with_its_line_and_decides_nothing(tmp_path: Path) -> None:
+    suite = load_problem(write_problem(make_gemm(128, 128), tmp_path))
+    source = (KERNELS / "simple" / "gemm_plain.cu").read_text()
+    begin = source.index("{", source.index("(", source.index("__global__"))) + 1
+    video = 'asm volatile("{.reg .b32 a; vadd.s32.s32.s32 a, %0, %0;}" ::"r"(threadIdx.x));'
+    candidate = Candidate.from_source(source[:begin] + video + source[begin:])
+    request = EvaluationRequest(device="auto", target=Target.SM_100A)
+    verdict = evaluate(candidate, suite, pick_workload(suite, "small"), request)
+    assert verdict.environment.device == "emulator"
+    assert (verdict.status.state, verdict.status.exit_code) == (State.INCONCLUSIVE, 3)
+    assert verdict.status.reason is not None
+    assert verdict.status.reason.code == "unsupported"
+    assert re.search(r"unsupported: vadd\.s32\.s32\.s32 at PTX line \d+", verdict.status.reason.message)
 
 
 def test_addresses_mean_the_same_to_host_and_kernels() -> None:

@@ -23,6 +23,8 @@ _SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.ca
 """What any compiler needs to read: itself, its libraries, the C library's headers."""
 
 _DEVICES = ("/dev/null",)
+_PROBE_SECONDS = 60.0
+"""One system call; on a crowded machine it must not be taken for missing all the same."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,6 @@ def confinement(settings: Settings) -> Confinement | Unavailable:
         return Unavailable(
             name="compiler confinement", reason=error.what, remedy="Install Linux headers of 5.13 or later."
         )
-    if run_tool([program, "--probe"], timeout=10).succeeded:
+    if run_tool([program, "--probe"], timeout=_PROBE_SECONDS).succeeded:
         return Confinement(program)
     return Unavailable(name="compiler confinement", reason=missing, remedy="Use Linux 5.13 or later with Landlock on.")
