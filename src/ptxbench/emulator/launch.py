@@ -88,6 +88,7 @@ class Executed:
 
     Attributes:
         copied: Bytes that it moved as an asynchronous copy; boxes count whole, in each CTA that gets them.
+            Of tcgen05.mma its operations, 2 per multiply-add: the text does not say its shape.
     """
 
     line: int

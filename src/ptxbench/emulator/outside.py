@@ -82,8 +82,10 @@ class Result:
         return self.launch.counts
 
 
-def emulate(source: str | Path, launch: Launch, policy: Policy | None = None) -> Result:
-    """Run one kernel of a CUDA source or a PTX text (or the file of one) on arrays, for Hopper.
+def emulate(source: str | Path, launch: Launch, policy: Policy | None = None, target: Target = Target.SM_90A) -> Result:
+    """Run one kernel of a CUDA source or a PTX text (or the file of one) on arrays.
+
+    `target` is what CUDA source is compiled for; PTX says it itself.
 
     Raises:
         CandidateError: The source does not compile, or has no such kernel.
@@ -91,7 +93,7 @@ def emulate(source: str | Path, launch: Launch, policy: Policy | None = None) ->
         Fault: CUDA would refuse the launch.
     """
     text = source.read_text() if isinstance(source, Path) else source
-    module = parse(text if _VERSION.search(text) else _compiled(text))
+    module = parse(text if _VERSION.search(text) else _compiled(text, target))
     memory = DeviceMemory()
     given = [each for each in launch.arguments if isinstance(each, np.ndarray)]
     addresses = tuple(memory.allocate(max(each.nbytes, 1)) for each in given)
@@ -114,8 +116,8 @@ def emulate(source: str | Path, launch: Launch, policy: Policy | None = None) ->
     return Result(tuple(left), result)
 
 
-def _compiled(source: str) -> str:
-    built = build(Candidate.from_source(source), Target.SM_90A, Settings.load())
+def _compiled(source: str, target: Target) -> str:
+    built = build(Candidate.from_source(source), target, Settings.load())
     if built.ptx is None:
         reason = built.stage.reason
         raise CandidateError(reason.message if reason else "The source does not compile.", "Correct the source.")

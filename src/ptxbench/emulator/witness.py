@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from ptxbench.emulator.checks.observer import Observer
+from ptxbench.emulator.machine.tensor_memory import TensorMemory
+from ptxbench.emulator.machine.tensor_work import PipeWork
+from ptxbench.emulator.tensor.tmem import LANES
 
 if TYPE_CHECKING:
     from ptxbench.emulator.machine.cluster import Cluster
@@ -26,7 +29,7 @@ _FLIPPED = np.uint8(0x60)
 
 
 class SpoiltProducts(Observer):
-    """Every wgmma result becomes `1.25 x + 0.5`, `1.25 x + 1` or `1.25 x + 1.5`, in turn over the registers.
+    """Every wgmma and tcgen05.mma result becomes `1.25 x + 0.5`, `1.25 x + 1` or `1.25 x + 1.5`, in turn by columns.
 
     Uneven, so that no softmax or difference takes it out again.
     """
@@ -42,6 +45,17 @@ class SpoiltProducts(Observer):
             form = next(product.form for product in products if product.slots == slots)
             for place, slot in enumerate(slots):
                 unit.registers[slot] = _spoil(unit.registers[slot], form.result.name, place % 3 + 1)
+
+    def landed(self, work: Work) -> None:
+        """A tcgen05.mma has written its accumulator."""
+        if not isinstance(work, PipeWork) or work.kind != "tcgen05.mma":
+            return
+        for region in work.targets:
+            lanes = np.arange(LANES).reshape(-1, 16)[region.groups].ravel()
+            cells = TensorMemory.of(region.cta).cells
+            for column in range(region.columns.start, region.columns.stop):
+                new = _spoil(cells[lanes, column], work.detail.shape.result, column % 3 + 1)
+                cells[lanes, column] = new
 
 
 def _spoil(bits: np.ndarray, type_: str, step: int) -> np.ndarray:

@@ -35,7 +35,7 @@ FAMILIES: dict[Target, tuple[tuple[str, str], ...]] = {
 
 _LOADS = "cp.async.bulk.tensor.*.shared::*.global.*"
 _SHAPE = re.compile(r"\.m(\d+)n(\d+)k(\d+)")
-_THREADS = {"GMMA": 128, "OTHER_MMA": 32, "TCGEN_MMA": 1}
+_THREADS = {"GMMA": 128, "OTHER_MMA": 32}
 """Threads that together execute one instruction."""
 
 
@@ -46,6 +46,8 @@ def family_of(name: str, target: Target) -> str | None:
 
 def operations(line: Executed, family: str) -> float | None:
     """Floating-point operations of one line, 2 per multiply-add; a sparse one multiplies half; None: not countable."""
+    if family == "TCGEN_MMA":
+        return float(line.copied)
     shape = _SHAPE.search(line.name)
     if shape is None:
         return None

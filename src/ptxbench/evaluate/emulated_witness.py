@@ -31,6 +31,7 @@ class _Way(NamedTuple):
 
 _WAYS = {
     "GMMA": _Way("mma", "wgmma", "its results are spoilt"),
+    "TCGEN_MMA": _Way("mma", "tcgen05.mma", "its results are spoilt"),
     "TMA": _Way("tma", "TMA", "all that it moves is spoilt"),
 }
 

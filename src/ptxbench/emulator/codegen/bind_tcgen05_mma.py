@@ -133,6 +133,7 @@ def product(ins: Instruction) -> Op:
             line,
             made.run,
             kind="tcgen05.mma",
+            size=2 * shape.m * shape.n * form.k // (2 if form.sparse else 1),
             sources=read,
             targets=written,
             place=("mma", made.target, shape.m, shape.n, form.kind, form.weight),
