@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json as encoder
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from rich.text import Text
 from ptxbench.cli.kernel_file import read_candidate
 from ptxbench.emulator.device import Ran
 from ptxbench.emulator.launch import Policy
+from ptxbench.emulator.trace import MOST
 from ptxbench.errors import CommandError, RecordError
 from ptxbench.evaluate.emulated_run import Call, Emulation, Program
 from ptxbench.evaluate.gpu import Plan
@@ -23,6 +25,8 @@ from ptxbench.schema.values import Target
 from ptxbench.settings import Settings
 from ptxbench.suite import draw_inputs, load_problem, pick_workload
 from ptxbench.toolchain.build import build
+
+_LEFT_OUT = re.compile(rb'"left_out":(\d{1,12})')
 
 LINES = 12
 """Rows of the table of executed instructions; --json has them all."""
@@ -104,6 +108,15 @@ def _report(call: Call, order: EmulationOrder) -> Iterator[Text | Table]:
         yield _counts(each)
     if order.trace is not None:
         yield Text(f"open {order.trace} in Perfetto or chrome://tracing (one unit is one warp instruction, not time)")
+        yield from _left_out(call.timeline)
+
+
+def _left_out(timeline: bytes) -> Iterator[Text]:
+    """What the file does not show; its head says so, the rest is megabytes."""
+    found = _LEFT_OUT.search(timeline, 0, 100)
+    if found and int(found[1]):
+        events = f"the first {MOST:,} events; {int(found[1]):,} later ones are left out"
+        yield Text(f"it has {events}: a smaller workload shows all", "yellow")
 
 
 def _counts(ran: Ran) -> Table:

@@ -31,6 +31,8 @@ class Trace:
     """The events of a run in Chrome's trace format; `watch` goes into `Policy.watch`."""
 
     events: list[dict[str, Any]] = field(default_factory=list)
+    left_out: int = 0
+    """Events beyond the most that are kept."""
     _processes: dict[str, int] = field(default_factory=dict)
     _named: set[tuple[int, int]] = field(default_factory=set)
 
@@ -40,8 +42,9 @@ class Trace:
         return lambda cluster: _Tracer(self, cluster)
 
     def text(self) -> str:
-        """The JSON document."""
-        return json.dumps({"traceEvents": self.events, "displayTimeUnit": "ns"})
+        """The JSON document (Trace Event Format, the object form); it says itself how many events are left out."""
+        document = {"displayTimeUnit": "ns", "otherData": {"left_out": self.left_out}, "traceEvents": self.events}
+        return json.dumps(document, separators=(",", ":"))
 
     def process(self, cta: Cta) -> int:
         """The number of a CTA; on its first use it gets its name."""
@@ -57,13 +60,15 @@ class Trace:
         if key not in self._named:
             self._named.add(key)
             warps = unit.warp_numbers(None)
-            self._name("thread_name", key, f"warps {warps[0]}-{warps[-1]}" if len(warps) > 1 else f"warp {warps}")
+            self._name("thread_name", key, f"warps {warps[0]}-{warps[-1]}" if len(warps) > 1 else f"warp {warps[0]}")
         return key
 
     def add(self, event: dict[str, Any]) -> None:
         """Keep an event."""
         if len(self.events) < MOST:
             self.events.append(event)
+        else:
+            self.left_out += 1
 
     def _name(self, what: str, key: tuple[int, int], name: str) -> None:
         self.events.append({"name": what, "ph": "M", "pid": key[0], "tid": key[1], "args": {"name": name}})
