@@ -13,17 +13,17 @@ from ptxbench.emulator.checks.tensor_hazards import TensorHazards
 from ptxbench.emulator.checks.tensor_texts import TensorReporter
 from ptxbench.emulator.checks.texts import Reporter
 from ptxbench.emulator.codegen.compile import Compiled
-from ptxbench.emulator.errors import Fault, Trap, Unsupported
+from ptxbench.emulator.errors import Fault
 from ptxbench.emulator.machine.blas import one_thread
 from ptxbench.emulator.machine.cluster import Cluster
 from ptxbench.emulator.machine.cta import Place
-from ptxbench.emulator.machine.grid import Deadlock, Grid
 from ptxbench.emulator.machine.kernel import Kernel, Shape
 from ptxbench.emulator.machine.layout import parameter_block, place_shared, place_symbols
 from ptxbench.emulator.machine.memory import DeviceMemory, Snapshot
 from ptxbench.emulator.machine.schedule import Schedule, eager, late, seeded
 from ptxbench.emulator.ptx.ir import Function, Module
 from ptxbench.emulator.report import Finding
+from ptxbench.emulator.running import run_schedule
 
 _MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 _MOST_SHARED = 227 << 10
@@ -222,25 +222,14 @@ class _Launch:
         kernel = Kernel(self.compiled, self._shape(), self.memory, symbols)
         reporter = Reporter(name, self.locations)
         kernel.observers_of = lambda cluster: self._observers(cluster, reporter)
-        grid = Grid(kernel, make_schedule(name), most)
-        error = unsupported = ""
-        with np.errstate(all="ignore"):
-            try:
-                grid.run()
-            except Deadlock as stuck:
-                error = str(stuck)
-                reporter.stopped("deadlock", stuck.line, "nothing can run", stuck.waits)
-            except Trap as trap:
-                error = str(trap)
-                reporter.stopped(trap.error, trap.line, trap.reason)
-            except Unsupported as lacking:
-                unsupported = str(lacking)
+        ended, total = run_schedule(kernel, make_schedule(name), reporter, most)
         for key, finding in reporter.findings.items():
             self.findings.setdefault(key, finding)
-        return kernel, error, unsupported, Coverage(name, grid.finished, grid.total)
+        return kernel, ended.error, ended.unsupported, Coverage(name, ended.finished, total)
 
     def _observers(self, cluster: Cluster, reporter: Reporter) -> list[Observer]:
         checks: list[Observer] = []
+        reporter.cluster = cluster.number
         if self.policy.checks:
             hazards = Hazards(cluster, reporter)
             checks.append(hazards)

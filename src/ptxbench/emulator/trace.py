@@ -77,6 +77,8 @@ class Trace:
 class _Tracer(Observer):
     """Writes what one cluster does into the trace."""
 
+    gathers = True
+
     def __init__(self, trace: Trace, cluster: Cluster) -> None:
         self.trace = trace
         self.kernel = cluster.kernel

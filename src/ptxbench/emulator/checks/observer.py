@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 
 class Observer:
-    """Sees a cluster run; changes nothing."""
+    """Sees a cluster run; changes nothing.
+
+    Attributes:
+        gathers: Whether it adds to something that lives longer than its cluster; such runs stay in one process.
+    """
+
+    gathers = False
 
     def ran(self, unit: Unit, since: int) -> None:
         """A unit ran from the count `since` of executed warp instructions on, until it had to wait or was stopped."""

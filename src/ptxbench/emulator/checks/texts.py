@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -35,11 +35,15 @@ class Reporter:
 
     Attributes:
         locations: CUDA line of each PTX line that has one.
+        cluster: The number of the one that runs.
+        found_in: The cluster of each finding.
     """
 
     schedule: str
     locations: Mapping[int, Location]
     findings: dict[tuple[str, int, int], Finding] = field(default_factory=dict)
+    cluster: int = 0
+    found_in: dict[tuple[str, int, int], int] = field(default_factory=dict)
 
     def add(self, finding: Finding, other: int = 0) -> None:
         """Keep a finding, the first one of its rule at its line and the other line."""
@@ -47,6 +51,19 @@ class Reporter:
         if key not in self.findings and len(self.findings) < _MOST:
             location = self.locations.get(finding.line)
             self.findings[key] = replace(finding, location=location, schedule=self.schedule)
+            self.found_in[key] = self.cluster
+
+    def include(self, found: Iterable[tuple[int, tuple[str, int, int], Finding]]) -> None:
+        """Findings of other processes, by cluster; what is kept is what a run of all clusters in order would keep."""
+        mine = [(self.found_in[key], key, finding) for key, finding in self.findings.items()]
+        self.findings, self.found_in = {}, {}
+        for cluster, key, finding in sorted((*mine, *found), key=lambda each: each[0]):
+            if key not in self.findings and len(self.findings) < _MOST:
+                self.findings[key], self.found_in[key] = finding, cluster
+
+    def forget_after(self, cluster: int) -> None:
+        """A run of all clusters in order would have ended at this one."""
+        self.findings = {key: each for key, each in self.findings.items() if self.found_in[key] <= cluster}
 
     def stopped(self, error: str, line: int, reason: str, state: tuple[str, ...] = ()) -> None:
         """The device stops the kernel, or it hangs."""

@@ -46,6 +46,7 @@ class Cluster:
             for unit in cta.units:
                 unit.constants = kernel.constants.of(unit, kernel.specs)
         self.observers = kernel.observers_of(self)
+        kernel.gathers = kernel.gathers or any(each.gathers for each in self.observers)
         self._idle = 0
         self._seen = -1
         for cta in self.ctas:

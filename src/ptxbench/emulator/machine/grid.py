@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 from math import prod
 
 from ptxbench.emulator.errors import Trap
@@ -31,24 +30,23 @@ class Deadlock(Trap):
 class Grid:
     """Clusters in waves: the next one starts when the others are done or wait for memory that it may write."""
 
-    def __init__(self, kernel: Kernel, schedule: Schedule, most: int) -> None:
+    def __init__(self, kernel: Kernel, schedule: Schedule) -> None:
         self.kernel = kernel
         self.schedule = schedule
         self.total = prod(kernel.grid) // prod(kernel.cluster)
-        self.places = enumerate(islice(cluster_places(kernel), most or None))
         self.finished = 0
 
-    def run(self) -> None:
-        """Run all clusters.
+    def run(self, clusters: Iterator[int]) -> None:
+        """Run the clusters with these numbers.
 
         Raises:
             Trap: The kernel did something illegal, or hangs.
             Unsupported: It uses an instruction that the emulator lacks.
         """
         resident: list[Cluster] = []
-        waiting = next(self.places, None)
+        waiting = next(clusters, None)
         most = max(1, _MOST_RESIDENT // prod(self.kernel.cluster))
-        while resident or waiting:
+        while resident or waiting is not None:
             verdicts = []
             for cluster in list(resident):
                 outside = sum(other.changed for other in resident if other is not cluster)
@@ -59,9 +57,9 @@ class Grid:
                     self.finished += 1
                 elif verdict == "stuck":
                     raise self._deadlock(cluster)
-            if waiting and len(resident) < most and (not resident or "done" not in verdicts):
-                resident.append(Cluster(self.kernel, *waiting, self.schedule))
-                waiting = next(self.places, None)
+            if waiting is not None and len(resident) < most and (not resident or "done" not in verdicts):
+                resident.append(Cluster(self.kernel, waiting, cluster_places(self.kernel, waiting), self.schedule))
+                waiting = next(clusters, None)
 
     def _deadlock(self, cluster: Cluster) -> Deadlock:
         lines, waits = [], []
@@ -75,14 +73,9 @@ class Grid:
         return Deadlock(lines[0] if lines else 0, tuple(waits))
 
 
-def cluster_places(kernel: Kernel) -> Iterator[list[Place]]:
-    """For each cluster of the grid its CTAs, by rank; one at a time, a grid may have billions."""
-    gx, gy, gz = kernel.grid
+def cluster_places(kernel: Kernel, number: int) -> list[Place]:
+    """The CTAs of a cluster of the grid, by rank."""
     cx, cy, cz = kernel.cluster
-    inside = [(x, y, z) for z in range(cz) for y in range(cy) for x in range(cx)]
-    return (
-        [(x + dx, y + dy, z + dz) for dx, dy, dz in inside]
-        for z in range(0, gz, cz)
-        for y in range(0, gy, cy)
-        for x in range(0, gx, cx)
-    )
+    across, down = kernel.grid[0] // cx, kernel.grid[1] // cy
+    x, y, z = number % across * cx, number // across % down * cy, number // (across * down) * cz
+    return [(x + dx, y + dy, z + dz) for dz in range(cz) for dy in range(cy) for dx in range(cx)]

@@ -55,6 +55,15 @@ class Shape:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True)
+class Done:
+    """What a process counted: warps and threads of each block, guarded threads, bytes of copies by PTX line."""
+
+    blocks: dict[int, tuple[int, int]]
+    guarded: dict[int, int]
+    moved: dict[int, int]
+
+
 class Kernel:
     """One launch of a compiled kernel.
 
@@ -62,6 +71,7 @@ class Kernel:
         collective: Blocks with instructions for whole warps (32) or warpgroups (128).
         moved: Bytes of asynchronous copies by PTX line.
         guarded: Per guarded instruction, by its number in the flat program, threads whose guard was true.
+        gathers: Whether an observer adds to something that lives longer than its cluster.
     """
 
     def __init__(self, compiled: Compiled, shape: Shape, memory: DeviceMemory, symbols: dict[str, int]) -> None:
@@ -85,6 +95,7 @@ class Kernel:
         self._begun = time.monotonic()
         self.guarded: dict[int, int] = {}
         self.moved: dict[int, int] = {}
+        self.gathers = False
         self.constants = Constants(self)
         self.observers_of: Callable[[Cluster], list[Any]] = lambda _cluster: []
         self._blocks: list[RunBlock | None] = [None] * len(compiled.program.blocks)
@@ -110,6 +121,27 @@ class Kernel:
     def executed(self) -> list[RunBlock]:
         """The blocks that have run."""
         return [block for block in self._blocks if block is not None and block.warps]
+
+    def forget(self) -> None:
+        """Count from nothing again, but for the limit."""
+        for block in self.executed():
+            block.warps = block.threads = 0
+        self.guarded, self.moved = {}, {}
+
+    def done(self) -> Done:
+        """What was counted."""
+        return Done({each.index: (each.warps, each.threads) for each in self.executed()}, self.guarded, self.moved)
+
+    def include(self, done: Done) -> None:
+        """Count what others did."""
+        for index, (warps, threads) in done.blocks.items():
+            block = self.code(index)
+            block.warps += warps
+            block.threads += threads
+            self.spent += warps * block.length
+        for mine, others in ((self.guarded, done.guarded), (self.moved, done.moved)):
+            for key, count in others.items():
+                mine[key] = mine.get(key, 0) + count
 
     def first_line(self, pc: int) -> int:
         """The PTX line at which a block begins."""
