@@ -18,6 +18,8 @@ from ptxbench.emulator.ptx.parse import parse
 
 Column = NDArray[np.uint64]
 WIDTHS = {"p": 32, "b": 8, "h": 16, "r": 32, "d": 64, "q": 128}
+EXECUTED: set[str] = set()
+"""Mnemonics that threads executed since somebody cleared this."""
 SLOT = 16
 """Bytes of one lane's value of one register in memory."""
 _HEAD = """.version 9.0
@@ -100,6 +102,7 @@ class Kernel:
             registers=self.registers,
         )
         done = run_launch(parse(text), launch, self.memory, Policy((self.schedule,), self.numerics, limit=200_000))
+        EXECUTED.update(each.name for each in done.counts if each.threads)
         raw = np.frombuffer(self.memory.read(out, step * len(results)), np.uint64).reshape(len(results), -1, 2)
         columns = tuple(_bits(name, raw[place]) for place, name in enumerate(results))
         return Ran(columns, done, self.memory)
