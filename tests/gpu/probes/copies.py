@@ -90,9 +90,8 @@ class Load:
         start = bytes([UNTOUCHED]) * TENSOR + self.tensor
         shape = (ctas, 1, 1)
         moved = replace(self.map, address=TENSOR)
-        return Probe(
-            self.name, body, b"", len(start), (moved,), start, shape, (128, 1, 1), shape, shared=self.image + 16
-        )
+        probe = Probe(self.name, body, out=len(start), maps=(moved,), start=start, grid=shape, block=(128, 1, 1))
+        return replace(probe, cluster=shape, shared=self.image + 16, shown=ctas * region)
 
 
 def _counted(size: int) -> bytes:

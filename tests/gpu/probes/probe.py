@@ -5,7 +5,9 @@ A program gets its input at `d0` and its output at `d1`; dynamic shared memory i
 
 from __future__ import annotations
 
+import base64
 import hashlib
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -19,6 +21,7 @@ Shape = tuple[int, int, int]
 MODULE = ".version 9.0\n.target sm_90a\n.address_size 64\n.extern .shared .align 1024 .b8 data[];\n"
 REGISTERS = ".reg .pred p<16>; .reg .b8 b<8>; .reg .b16 h<160>; .reg .b32 r<400>; .reg .b64 d<160>;"
 START = "ld.param.u64 d0, [given]; ld.param.u64 d1, [out]; mov.u32 r0, %tid.x;"
+_MOST = 5000
 UNTOUCHED = 0xEE
 """Every byte of the output before the launch."""
 
@@ -35,6 +38,7 @@ class Probe:
         maps: Tensor maps, parameters `map0`, ...; their address is an offset in the output buffer.
         start: First bytes of the output; what is not given is `UNTOUCHED`.
         shared: Bytes of dynamic shared memory.
+        shown: Bytes of the output that are the answer; 0: all of them.
         compared: Whether every run gives the same bytes; otherwise the output is a count to be read by people.
     """
 
@@ -48,6 +52,7 @@ class Probe:
     block: Shape = (32, 1, 1)
     cluster: Shape = (1, 1, 1)
     shared: int = 0
+    shown: int = 0
     compared: bool = True
 
     def entry(self, name: str) -> str:
@@ -67,6 +72,18 @@ class Probe:
 def module(probes: Sequence[Probe]) -> str:
     """One PTX text with the entries `k0`, `k1`, ... of these probes."""
     return MODULE + "\n".join(probe.entry(f"k{place}") for place, probe in enumerate(probes))
+
+
+def kept(probe: Probe, out: bytes) -> str:
+    """An output as it is stored: all its bytes (zlib, base64), or the digest of many."""
+    shown = out[: probe.shown or None]
+    packed = base64.b64encode(zlib.compress(shown, 9)).decode()
+    return packed if len(packed) <= _MOST else f"sha256 {hashlib.sha256(shown).hexdigest()}"
+
+
+def unpacked(text: str) -> bytes | None:
+    """The bytes of `kept`; None where there is only a digest."""
+    return None if text.startswith("sha256") else zlib.decompress(base64.b64decode(text))
 
 
 def bits(name: str, count: int) -> NDArray[np.uint64]:

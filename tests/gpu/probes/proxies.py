@@ -74,7 +74,9 @@ def race(hand_over: str, reader: str, fence: str, runs: int, ctas: int) -> Probe
     shape = (ctas, 1, 1)
     out = 4096 + (SIZE * ctas if reader == "bulk store" else 0)
     text += END.format(runs=runs)
-    return Probe(name, text, out=out, start=bytes(8), grid=shape, block=(256, 1, 1), shared=SIZE + 2064, compared=False)
+    return Probe(
+        name, text, out=out, start=bytes(8), grid=shape, block=(256, 1, 1), shared=SIZE + 2064, shown=8, compared=False
+    )
 
 
 def proxies() -> Iterator[Probe]:

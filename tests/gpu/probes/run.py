@@ -2,21 +2,19 @@
 
     python -m tests.gpu.probes.run --out DIR [--only 'wgmma*'] [--compile-only]
 
-Writes DIR/answers.json: per probe CUDA's name of the error (`hang` after a timeout), and the output bytes. A
+Writes DIR/answers.json: per probe CUDA's name of the error (`hang` after a timeout), and the output. A
 process runs probes until one ends in an error that stays, which is an answer; then the next process goes on.
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
 import json
 import multiprocessing
 import os
 import subprocess
 import sys
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
@@ -34,7 +32,7 @@ from tests.gpu.probes.accesses import accesses  # noqa: E402
 from tests.gpu.probes.atomics import atomics  # noqa: E402
 from tests.gpu.probes.copies import copies  # noqa: E402
 from tests.gpu.probes.driver import Driver, DriverError  # noqa: E402
-from tests.gpu.probes.probe import Probe, module  # noqa: E402
+from tests.gpu.probes.probe import Probe, kept, module  # noqa: E402
 from tests.gpu.probes.products import products  # noqa: E402
 from tests.gpu.probes.proxies import proxies  # noqa: E402
 from tests.gpu.probes.scalars import scalars  # noqa: E402
@@ -47,8 +45,6 @@ TOPICS = (proxies, products, warpgroups, atomics, scalars, copies, accesses)
 CHUNK = 60
 PATIENCE = 15.0
 """Seconds after which a probe hangs; a race of many runs takes about two."""
-SHOWN = 64
-"""Bytes that are kept of the output of a race."""
 
 
 class Job(NamedTuple):
@@ -99,7 +95,7 @@ def work(sender: Connection, jobs: Sequence[Job]) -> None:
             if not driver.usable():
                 break
         else:
-            sender.send(("", out if job.probe.compared else out[:SHOWN]))
+            sender.send(("", out[: job.probe.shown or None]))
     sender.close()
     os._exit(0)  # a context with an error cannot be torn down in order
 
@@ -166,8 +162,7 @@ def record(jobs: Sequence[Job], path: Path, processes: int, deadline: float) -> 
     answers: dict[str, Any] = {}
     try:
         for job, (error, out) in ask(jobs, processes, deadline):
-            shown = base64.b64encode(zlib.compress(out, 9)).decode()
-            answers[job.probe.name] = {"error": error, "out": shown}
+            answers[job.probe.name] = {"error": error, "out": kept(job.probe, out) if not error else ""}
             if error or not job.probe.compared:
                 print(f"{job.probe.name}: {error or int.from_bytes(out[:8], 'little')}", flush=True)
     finally:
