@@ -21,6 +21,7 @@ from ptxbench.toolchain.build import Built, build
 
 ROOT = Path(__file__).parents[3]
 GEMM = ROOT / "reference/gemm_n7168_k5120/sm_100a.cu"
+PAIR = GEMM.with_name("sm_100a_pair.cu")
 SHARED = 227 * 1024
 """Bytes of dynamic shared memory: all that a CTA can have."""
 

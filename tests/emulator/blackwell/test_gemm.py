@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
-from tests.emulator.blackwell.gemm import GEMM, built, multiply, ptx
+from tests.emulator.blackwell.gemm import GEMM, PAIR, built, multiply, ptx
 from tests.emulator.blackwell.tiny import SCHEDULES
 
 from ptxbench.emulator.launch import Executed
@@ -22,8 +23,19 @@ def test_the_product_is_right_and_nothing_is_found(shape: tuple[int, int, int], 
     assert (got == expected).all()
 
 
-def test_it_compiles_without_spills() -> None:
-    (kernel,) = built(GEMM).stage.kernels
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(("shape", "pairs"), [((128, 256, 256), 1), ((200, 512, 384), 2), ((600, 512, 448), 2)])
+def test_a_pair_of_ctas_is_right_and_nothing_is_found(shape: tuple[int, int, int], pairs: int, schedule: str) -> None:
+    result, got, expected = multiply(ptx(PAIR), shape, 2 * pairs, schedule, cluster=2)
+    assert not result.error
+    assert not result.unsupported
+    assert not result.findings
+    assert (got == expected).all()
+
+
+@pytest.mark.parametrize("path", [GEMM, PAIR], ids=lambda path: path.stem)
+def test_it_compiles_without_spills(path: Path) -> None:
+    (kernel,) = built(path).stage.kernels
     assert kernel.spill_store_bytes == kernel.spill_load_bytes == kernel.stack_bytes == 0
 
 
@@ -65,3 +77,24 @@ def test_a_stage_that_is_released_by_no_commit_is_a_deadlock() -> None:
     text = re.sub(commit, "", ptx(), count=1)
     result, _, _ = multiply(text, (128, 256, 512), 1)
     assert result.error.startswith("deadlock")
+
+
+PAIRED = {
+    "the peer's bit": (r"and\.b32\s+(%r\d+), (%r\d+), -167772\d\d;", r"mov.b32 \1, \2;", "deadlock"),
+    "bytes of one CTA": (r"\b65536;", "32768;", ""),
+    "arrival of the peer": (r"mapa\.shared::cluster\.u32 even, (%r\d+), 0;", r"mov.u32 even, \1;", "deadlock"),
+    "the last barrier": (r"barrier\.cluster\.wait\.acquire\.aligned;(?![\s\S]*barrier\.cluster\.wait)", "", ""),
+}
+
+
+@pytest.mark.parametrize("name", PAIRED)
+def test_what_a_pair_forgets_is_found(name: str) -> None:
+    pattern, instead, rule = PAIRED[name]
+    text, count = re.subn(pattern, instead, ptx(PAIR))
+    assert count
+    found = set()
+    for schedule in ("late", "seed 1"):
+        result, _, _ = multiply(text, (512, 512, 512), 2, schedule, cluster=2)
+        found |= {each.rule for each in result.findings}
+    assert found
+    assert not rule or rule in found

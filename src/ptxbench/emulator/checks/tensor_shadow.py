@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ptxbench.emulator.checks.shadow import PENDING
 from ptxbench.emulator.tensor.tmem import COLUMNS, LANES
@@ -66,23 +67,30 @@ class TensorShadow:
 
     def writers(self, region: Region) -> Iterator[Entry | None]:
         """The last writes of a region; None stands for cells that nobody wrote."""
-        for number in np.unique(self.writer[region.groups, region.columns]).tolist():
+        for number in _different(self.writer[region.groups, region.columns]):
             yield self.entries[number]
 
     def readers(self, region: Region) -> Iterator[Entry]:
         """The reads since the last write."""
-        there = self.reads[:, region.groups, region.columns]
-        if there.any():
-            for number in np.unique(there).tolist():
-                entry = self.entries[number]
-                if entry is not None:
-                    yield entry
+        for number in _different(self.reads[:, region.groups, region.columns]):
+            entry = self.entries[number]
+            if entry is not None:
+                yield entry
 
     def _number(self, entry: Entry) -> int:
         self.version += 1
         if self.entries[-1] is not entry:
             self.entries.append(entry)
         return len(self.entries) - 1
+
+
+def _different(numbers: NDArray[np.int32]) -> list[int]:
+    """The different numbers, of which there is mostly one."""
+    low = int(numbers.min())
+    if low == int(numbers.max()):
+        return [low]
+    made: list[int] = np.unique(numbers).tolist()
+    return made
 
 
 __all__ = ["PENDING", "Entry", "TensorShadow"]

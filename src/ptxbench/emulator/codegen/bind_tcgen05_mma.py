@@ -27,6 +27,7 @@ from ptxbench.emulator.tensor.narrow import element_bytes
 from ptxbench.emulator.tensor.tcgen05 import Form, Shape, decode
 
 _LANES = 128
+_FORMS: dict[Form, Form] = {}
 Sources = tuple[tuple[Source, str], ...]
 Issue = Callable[[Unit, int, list[int]], None]
 
@@ -99,7 +100,8 @@ def product(ins: Instruction) -> Op:
     Raises:
         Unsupported: It is sparse, or shifts A.
     """
-    form = Form.parse(ins)
+    # Equal forms are one object, so that chains of products are seen quickly.
+    form = _FORMS.setdefault(Form.parse(ins), Form.parse(ins))
     if form.sparse:
         raise Unsupported(ins.name, ins.line, "sparse products on tensor memory")
     operands, line, name = _Operands.read(ins, form), ins.line, ins.name
