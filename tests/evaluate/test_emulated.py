@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.evaluate.emulating import GEMM, KERNELS, ROOT, changed, judged, small_product, verdict_on
 
 from ptxbench.emulator.apart.running import Limits
 from ptxbench.emulator.host import memory as host_memory
@@ -23,29 +24,19 @@ from ptxbench.schema.values import Target
 from ptxbench.schema.verdict import State, Verdict
 from ptxbench.suite import load_problem, make_gemm, pick_workload, required_flops, write_problem
 
-ROOT = Path(__file__).parents[2]
-KERNELS = ROOT / "tests" / "kernels"
 EXPECTED: dict[str, dict[str, dict[str, Any]]] = tomllib.loads((KERNELS / "expected.toml").read_text())
-GEMM = (ROOT / "reference" / "demo" / "gemm.cu").read_text()
 LAUNCH = "  TVM_FFI_ICHECK(cudaGetLastError()"
 
 
 @pytest.fixture(scope="module")
-def problem(tmp_path_factory: pytest.TempPathFactory) -> Problem:
+def problem() -> Problem:
     """A small product."""
-    return load_problem(write_problem(make_gemm(256, 512), tmp_path_factory.mktemp("problem")))
-
-
-def judged(problem: Problem, before: str = "", after: str = "", device: str = "emulator") -> Verdict:
-    """The verdict on the demo's kernel, with one text replaced."""
-    assert not before or GEMM.count(before) == 1
-    candidate = Candidate.from_source(GEMM.replace(before, after) if before else GEMM)
-    return evaluate(candidate, problem, pick_workload(problem, "small"), EvaluationRequest(device=device))
+    return small_product()
 
 
 @pytest.fixture(scope="module")
-def right(problem: Problem) -> Verdict:
-    return judged(problem)
+def right() -> Verdict:
+    return verdict_on("right")
 
 
 def test_a_right_kernel_passes_without_a_time(right: Verdict) -> None:
@@ -102,8 +93,8 @@ def test_a_thorough_verdict_covers_all_draws_sizes_and_schedules(task: str, prob
     assert all(each.necessity.state == "yes" for each in verdict.stages.profile.needs)
 
 
-def test_a_deadlock_fails_the_check_and_names_the_wait(problem: Problem) -> None:
-    verdict = judged(problem, "expected = 2 * kBytes;", "expected = 2 * kBytes + 128;")
+def test_a_deadlock_fails_the_check_and_names_the_wait() -> None:
+    verdict = verdict_on("hang")
     assert verdict.status.state is State.FAILED
     assert verdict.stages.check.reason is not None
     assert verdict.stages.check.reason.code == "hang"
@@ -113,10 +104,8 @@ def test_a_deadlock_fails_the_check_and_names_the_wait(problem: Problem) -> None
     assert finding.line is not None
 
 
-def test_a_race_fails_although_the_numbers_are_right(problem: Problem) -> None:
-    wait = '    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");\n'
-    release = "    if (threadIdx.x % 128 == 0) barrier_arrive(ring.empty(stage));\n"
-    verdict = judged(problem, wait + release, release + wait)
+def test_a_race_fails_although_the_numbers_are_right() -> None:
+    verdict = verdict_on("race")
     assert verdict.status.stage == "sanitize"
     assert verdict.stages.sanitize.runs[0].findings[0].kind == "overwrite-before-release"
 
@@ -129,27 +118,25 @@ def test_a_race_fails_although_the_numbers_are_right(problem: Problem) -> None:
         ("raised", '  TVM_FFI_ICHECK(m < 0) << "no";\n'),
     ],
 )
-def test_host_code_that_ends_badly_is_a_clean_result(problem: Problem, code: str, statement: str) -> None:
-    verdict = judged(problem, LAUNCH, statement + LAUNCH)
+def test_host_code_that_ends_badly_is_a_clean_result(code: str, statement: str) -> None:
+    verdict = judged(changed(LAUNCH, statement + LAUNCH))
     assert verdict.status.state is State.FAILED
     assert verdict.status.reason is not None
     assert verdict.status.reason.code == code
 
 
-def test_host_code_that_reads_results_runs_live(problem: Problem) -> None:
+def test_host_code_that_reads_results_runs_live() -> None:
     reads = "  uint32_t first = 0;\n  cudaMemcpy(&first, C.data_ptr(), 4, cudaMemcpyDeviceToHost);\n"
     check = '  TVM_FFI_ICHECK(first != 0xffffffffu) << "nothing was written";\n'
-    verdict = judged(problem, LAUNCH, reads + check + LAUNCH)
+    verdict = judged(changed(LAUNCH, reads + check + LAUNCH))
     assert verdict.status.state is State.PASSED, verdict.status
     assert verdict.environment.host_code == "live"
 
 
-def test_a_kernel_without_an_end_is_inconclusive_and_says_why(
-    problem: Problem, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_without_an_end_is_inconclusive_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PTXBENCH_DEVICE_TIMEOUT", "0.1")
     endless = 'expected = 2 * kBytes; for (unsigned i = 1; i; i += 2) asm volatile("" ::"r"(i));'
-    verdict = judged(problem, "expected = 2 * kBytes;", endless)
+    verdict = judged(changed("expected = 2 * kBytes;", endless))
     assert (verdict.status.state, verdict.status.exit_code) == (State.INCONCLUSIVE, 3)
     assert verdict.status.reason is not None
     assert verdict.status.reason.code == "emulation_limit"
@@ -157,12 +144,10 @@ def test_a_kernel_without_an_end_is_inconclusive_and_says_why(
     assert verdict.layers.correct_contract.state == "unavailable"
 
 
-def test_a_candidate_that_fills_memory_is_inconclusive_and_says_why(
-    problem: Problem, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_candidate_that_fills_memory_is_inconclusive_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Limits, "of_this_machine", classmethod(lambda cls: Limits(400 << 20)))
     fills = "  void *p;\n  cudaMalloc(&p, 1 << 30);\n  cudaMemsetAsync(p, 1, 1 << 30, 0);\n"
-    verdict = judged(problem, LAUNCH, fills + LAUNCH)
+    verdict = judged(changed(LAUNCH, fills + LAUNCH))
     assert (verdict.status.state, verdict.status.exit_code) == (State.INCONCLUSIVE, 3)
     assert verdict.status.reason is not None
     assert verdict.status.reason.code == "emulation_limit"
@@ -214,17 +199,20 @@ def test_what_only_belongs_to_the_protocol_is_of_no_family(name: str) -> None:
     assert family_of(name, Target.SM_90A) is None
 
 
-SMALL_AXES = {"mha_with_lse_d128": {"B": 1, "H": 1, "S": 128}}
+def verdict_of(name: str, task: str | None) -> Verdict:
+    """The verdict on a decorated kernel: a GEMM, or attention on a size of its own."""
+    if task is None:
+        return verdict_on(name)
+    suite = load_problem(task)
+    workload = pick_workload(suite, "small").model_copy(update={"axes": {"B": 1, "H": 1, "S": 128}})
+    source = (KERNELS / "decorative" / f"{name}.cu").read_text()
+    return evaluate(Candidate.from_source(source), suite, workload, EvaluationRequest(device="emulator"))
 
 
 @pytest.mark.parametrize("name", EXPECTED["decorative"])
-def test_a_family_that_is_decoration_is_named_and_a_needed_one_beside_it_too(name: str, problem: Problem) -> None:
+def test_a_family_that_is_decoration_is_named_and_a_needed_one_beside_it_too(name: str) -> None:
     entry = EXPECTED["decorative"][name]
-    source = (KERNELS / "decorative" / f"{name}.cu").read_text()
-    suite = load_problem(entry["task"]) if "task" in entry else problem
-    workload = pick_workload(suite, "small")
-    workload = workload.model_copy(update={"axes": SMALL_AXES.get(entry.get("task", ""), workload.axes)})
-    verdict = evaluate(Candidate.from_source(source), suite, workload, EvaluationRequest(device="emulator"))
+    verdict = verdict_of(name, entry.get("task"))
     assert verdict.status.state == entry["state"]
     assert verdict.layers.target.executed.state == entry["executed"]
     assert {each.family: each.necessity.state for each in verdict.stages.profile.needs} == entry["necessity"]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from ptxbench.emulator.device import Ran
 from ptxbench.emulator.report import Finding
-from ptxbench.evaluate.emulated_run import UNDECIDED
+from ptxbench.evaluate.emulated_run import UNDECIDED, sentence
 from ptxbench.schema.stages import (
     Outcome,
     Reason,
@@ -62,13 +62,9 @@ def _reason(run: SanitizerRun, fault: Reason | None) -> Reason | None:
         return Reason(code="sanitizer_unavailable", message=message, hint=fault.hint if fault else "")
     first = run.findings[0]
     place = f", {first.place}" if first.place else ""
-    message = f"{first.kind}: {first.message}{place}."
+    kind = "" if first.message.startswith(first.kind) else f"{first.kind}: "
+    message = f"{kind}{first.message}{place}."
     return Reason(code="emulator_error", message=message, hint=sentence(first.hint))
-
-
-def sentence(text: str) -> str:
-    """A finding's words with a capital and a full stop."""
-    return f"{text[0].upper()}{text[1:].rstrip('.')}." if text else ""
 
 
 def _distinct(ran: Iterable[Ran]) -> list[SanitizerFinding]:

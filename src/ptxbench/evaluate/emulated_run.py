@@ -25,6 +25,7 @@ from ptxbench.emulator.host.process import record
 from ptxbench.emulator.host.record import LaunchRecord, TensorArgument
 from ptxbench.emulator.host.runtime import Performer
 from ptxbench.emulator.launch import Policy
+from ptxbench.emulator.report import Finding
 from ptxbench.evaluate.gpu import Plan
 from ptxbench.schema.problem import Workload
 from ptxbench.schema.stages import Reason
@@ -127,8 +128,8 @@ class Call:
                 last = rules[-1] if rules else None
                 code = _STOPS.get(last.rule, "cuda_error") if last else "cuda_error"
                 place = f", {last.place}" if last and last.place else ""
-                message = f"{each.kernel}{place}: {_shortened(each.result.error)}"
-                hint = _HINTS["time"] if code == LIMIT else last.hint if last else ""
+                message = f"{each.kernel}{place}: {_what_stopped(each.result.error, last)}"
+                hint = _HINTS["time"] if code == LIMIT else sentence(last.hint if last else "")
                 return Reason(code=code, message=message, hint=hint)
         return None
 
@@ -216,6 +217,11 @@ def untouched(output: NDArray[Any]) -> tuple[int, NDArray[np.bool_]]:
     return int(kept.sum()), kept
 
 
+def sentence(text: str) -> str:
+    """A finding's words with a capital and a full stop."""
+    return f"{text[0].upper()}{text[1:].rstrip('.')}." if text else ""
+
+
 def _bytes(array: NDArray[Any]) -> bytes:
     return np.ascontiguousarray(array).tobytes()
 
@@ -224,6 +230,10 @@ def _array(data: bytes, argument: TensorArgument) -> NDArray[Any]:
     return np.frombuffer(data, DTYPES[argument.dtype]).reshape(argument.shape)
 
 
-def _shortened(error: str, limit: int = 600) -> str:
+def _what_stopped(error: str, last: Finding | None, limit: int = 600) -> str:
     """One sentence; who else waits stands in the findings."""
-    return error if len(error) <= limit else f"{error[:limit].rsplit('; ', 1)[0]}; and more"
+    if last is None or not last.state:
+        return error[:limit]
+    others = len(last.state) - 1
+    more = f"; {others} more {'group of warps waits' if others == 1 else 'groups of warps wait'}" if others else ""
+    return f"{last.rule}: {last.state[0]}{more}"

@@ -103,12 +103,14 @@ def _layers(verdict: Verdict) -> Table:
         table.add_column(min_width=width)
     table.add_column(ratio=1)
     previous = ""
+    said = verdict.status.reason.message if verdict.status.reason else ""
     for group, question, layer, detail in _layer_rows(verdict):
+        text = detail or layer.reason or ""
         table.add_row(
             Text("" if group == previous else group, "bold"),
             question,
             Text(_answer(layer, "x" if group == "speed" else ""), LAYER_STYLES[layer.state]),
-            Text(detail or layer.reason or "", "" if layer.state != "unavailable" else "dim"),
+            Text("as said above" if text and text == said else text, "" if layer.state != "unavailable" else "dim"),
         )
         previous = group
     return table
@@ -259,6 +261,10 @@ def _check_evidence(verdict: Verdict) -> Iterator[tuple[str, str]]:
             yield "an input was changed", "an input was changed"
         if not draw.guards_intact:
             yield "memory next to an output was written", "memory next to an output was written"
+    for run in verdict.stages.sanitize.runs:
+        for finding in run.findings:
+            if finding.severity == "error":
+                yield from ((line, line) for line in finding.state)
 
 
 def _output_evidence(output: OutputCheck) -> str:
