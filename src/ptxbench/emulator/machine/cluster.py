@@ -27,6 +27,7 @@ class Cluster:
 
     Attributes:
         changed: Grows with every change of memory or barriers that somebody else could see.
+        refused: Whether it is known that no cluster is left to cancel.
         pending: Asynchronous work not yet landed, oldest first.
     """
 
@@ -35,6 +36,7 @@ class Cluster:
         self.number = number
         self.schedule = schedule
         self.changed = 0
+        self.refused = False
         self.pending: deque[Any] = deque()
         self.barrier = ClusterBarrier(self)
         self.observers: list[Any] = []

@@ -35,6 +35,18 @@ class Grid:
         self.schedule = schedule
         self.total = prod(kernel.grid) // prod(kernel.cluster)
         self.finished = 0
+        self.clusters: Iterator[int] = iter(())
+        self.waiting: int | None = None
+        kernel.cancel = self.cancel
+
+    def cancel(self) -> Place | None:
+        """Take a cluster that has not started from the grid; its first CTA, or None if all have."""
+        number = self.waiting
+        if number is None:
+            return None
+        self.waiting = next(self.clusters, None)
+        self.finished += 1
+        return cluster_places(self.kernel, number)[0]
 
     def run(self, clusters: Iterator[int]) -> None:
         """Run the clusters with these numbers.
@@ -44,9 +56,9 @@ class Grid:
             Unsupported: It uses an instruction that the emulator lacks.
         """
         resident: list[Cluster] = []
-        waiting = next(clusters, None)
+        self.clusters, self.waiting = clusters, next(clusters, None)
         most = max(1, _MOST_RESIDENT // prod(self.kernel.cluster))
-        while resident or waiting is not None:
+        while resident or self.waiting is not None:
             verdicts = []
             for cluster in list(resident):
                 outside = sum(other.changed for other in resident if other is not cluster)
@@ -57,9 +69,10 @@ class Grid:
                     self.finished += 1
                 elif verdict == "stuck":
                     raise self._deadlock(cluster)
-            if waiting is not None and len(resident) < most and (not resident or "done" not in verdicts):
-                resident.append(Cluster(self.kernel, waiting, cluster_places(self.kernel, waiting), self.schedule))
-                waiting = next(clusters, None)
+            number = self.waiting
+            if number is not None and len(resident) < most and (not resident or "done" not in verdicts):
+                self.waiting = next(clusters, None)
+                resident.append(Cluster(self.kernel, number, cluster_places(self.kernel, number), self.schedule))
 
     def _deadlock(self, cluster: Cluster) -> Deadlock:
         lines, waits = [], []

@@ -97,6 +97,7 @@ class Kernel:
         self.moved: dict[int, int] = {}
         self.gathers = False
         self.constants = Constants(self)
+        self.cancel: Callable[[], Place | None] = lambda: None
         self.observers_of: Callable[[Cluster], list[Any]] = lambda _cluster: []
         self._blocks: list[RunBlock | None] = [None] * len(compiled.program.blocks)
         self._blank: dict[int, list[Lanes]] = {}
