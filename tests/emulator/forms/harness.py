@@ -5,6 +5,7 @@ Registers are named by width: p, b (8), h (16), r (32), d (64), q (128), each wi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,7 @@ Column = NDArray[np.uint64]
 WIDTHS = {"p": 32, "b": 8, "h": 16, "r": 32, "d": 64, "q": 128}
 EXECUTED: set[str] = set()
 """Mnemonics that threads executed since somebody cleared this."""
+_REGISTER = re.compile(r"(?<![\w.])([pbhrdq])(\d+)\b")
 SLOT = 16
 """Bytes of one lane's value of one register in memory."""
 _HEAD = """.version 9.0
@@ -27,8 +29,8 @@ _HEAD = """.version 9.0
 .address_size 64
 {before}
 .visible .entry k(.param .u64 out, .param .u64 given, .param .align 64 .b8 block[128]) {{
-.reg .pred p<70>; .reg .b8 b<70>; .reg .b16 h<70>; .reg .b32 r<300>; .reg .b64 d<70>; .reg .b128 q<20>;
-.reg .pred lp; .reg .b32 cell, lane, word; .reg .b64 to, from;
+{declared}
+.reg .b32 cell, lane, word; .reg .b64 to, from;
 ld.param.u64 to, [out]; ld.param.u64 from, [given];
 mov.u32 word, %ctaid.x; mov.u32 lane, %ntid.x; mul.lo.u32 word, word, lane; mov.u32 lane, %tid.x;
 add.u32 cell, word, lane; mad.wide.u32 to, cell, {slot}, to; mad.wide.u32 from, cell, {slot}, from;
@@ -88,10 +90,11 @@ class Kernel:
         step = SLOT * self.lanes
         given = self.place(b"".join(self._column(name, value) for name, value in sources.items()))
         out = self.place(bytes(step * len(results)))
-        head = _HEAD.format(target=self.target, before=self.before, slot=SLOT)
         loads = "\n".join(_load(name, place * step) for place, name in enumerate(sources))
         stores = "\n".join(_store(name, place * step) for place, name in enumerate(results))
-        text = f"{head}{loads}\n{body}\n{stores}\nret;\n}}\n"
+        inner = f"{loads}\n{body}\n{stores}"
+        head = _HEAD.format(target=self.target, before=self.before, slot=SLOT, declared=_declared(inner))
+        text = f"{head}{inner}\nret;\n}}\n"
         launch = KernelLaunch(
             "k",
             (self.grid, 1, 1),
@@ -113,6 +116,15 @@ class Kernel:
         slots = np.zeros((self.lanes, 2), np.uint64)
         slots[:, 0] = np.asarray(value, np.uint64)
         return slots.tobytes()
+
+
+def _declared(body: str) -> str:
+    """Registers of each width, as many as the statements use."""
+    found: dict[str, int] = {}
+    for letter, number in _REGISTER.findall(body):
+        found[letter] = max(found.get(letter, 0), int(number) + 1)
+    types = {"p": "pred", "b": "b8", "h": "b16", "r": "b32", "d": "b64", "q": "b128"}
+    return " ".join(f".reg .{types[letter]} {letter}<{count}>;" for letter, count in found.items())
 
 
 def _load(name: str, place: int) -> str:
