@@ -175,13 +175,16 @@ def im2col_box(
         store: Whether the copy writes the tensor; then no coordinate may be negative.
 
     Raises:
-        Fault: As `tile_box`.
+        Fault: As `tile_box`, or a pixel outside of the bounding box (an illegal instruction on an H200).
         Unsupported: As `tile_box`.
     """
     _check(tensor_map, coordinates, im2col=True, store=store)
     im2col, size = tensor_map.im2col, tensor_map.element_bytes
     assert im2col is not None
     space = tensor_map.rank - 2
+    for axis, (at, low, high) in enumerate(zip(coordinates[1:], im2col.lower, _upper(tensor_map), strict=False)):
+        if not low <= at <= high:
+            raise _illegal(f"pixel {at} in dimension {axis + 1} is outside of the bounding box {low}..{high}")
     inner = im2col.channels * size
     low, high = _touched(coordinates[0], _Axis(tensor_map.dims[0], im2col.channels, 1, size, 0))
     pixels = np.array(list(islice(_walk(tensor_map, coordinates), im2col.pixels)), dtype=np.int64)
@@ -209,8 +212,7 @@ def _walk(tensor_map: TensorMap, coordinates: Coordinates) -> Iterator[Coordinat
     assert im2col is not None
     space = tensor_map.rank - 2
     at = list(coordinates[1:])
-    lower = im2col.lower
-    upper = [size - 1 + corner for size, corner in zip(tensor_map.dims[1 : 1 + space], im2col.upper, strict=True)]
+    lower, upper = im2col.lower, _upper(tensor_map)
     steps = tensor_map.element_strides[1 : 1 + space]
     while True:
         yield tuple(at)
@@ -221,6 +223,13 @@ def _walk(tensor_map: TensorMap, coordinates: Coordinates) -> Iterator[Coordinat
             at[axis] = lower[axis]
         else:
             at[space] += 1
+
+
+def _upper(tensor_map: TensorMap) -> list[int]:
+    """The last pixel of the bounding box, per spatial dimension."""
+    assert tensor_map.im2col is not None
+    sizes = tensor_map.dims[1 : tensor_map.rank - 1]
+    return [size - 1 + corner for size, corner in zip(sizes, tensor_map.im2col.upper, strict=True)]
 
 
 def _check(tensor_map: TensorMap, coordinates: Coordinates, *, im2col: bool, store: bool) -> None:

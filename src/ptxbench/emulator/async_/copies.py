@@ -23,11 +23,13 @@ View = Callable[[int, int], Bytes]
 _OOB_NAN = 0x7FF7
 """What a NaN fill writes into every 16 bits."""
 
-# The types that a reduction works on; other types of a map have none.
+# The types that a reduction works on, as an H200 took them; other types of a map have none.
 _TYPES = {
-    *((Type.U32, "u32"), (Type.S32, "s32"), (Type.U64, "u64"), (Type.S64, "s64")),
-    *((Type.F16, "f16"), (Type.BF16, "bf16"), (Type.F32, "f32"), (Type.F32_FTZ, "f32")),
+    **{Type.U32: "u32", Type.S32: "s32", Type.U64: "u64", Type.S64: "s64", Type.F16: "f16", Type.BF16: "bf16"},
+    **{Type.F32: "f32", Type.TF32: "f32", Type.F32_FTZ: "f32.ftz", Type.TF32_FTZ: "f32.ftz", Type.F64: "f64"},
 }
+_BITS = {Type.U32: "b32", Type.S32: "b32", Type.U64: "b64"}
+"""The same for `and`, `or` and `xor`."""
 
 
 def load_box(box: Box, memory: View, shared: Bytes, address: int) -> None:
@@ -75,9 +77,7 @@ def reduce_box(box: Box, memory: View, shared: Bytes, address: int, operation: s
     Raises:
         Fault: An address that is not aligned or not allocated, or a type that has no such operation.
     """
-    kind = dict(_TYPES).get(Type(box.map.type), "none")
-    if operation in ("and", "or", "xor") and kind != "none":
-        kind = f"b{8 * box.map.element_bytes}"
+    kind = (_BITS if operation in ("and", "or", "xor") else _TYPES).get(Type(box.map.type), "none")
     image = _image(box, shared, address)[box.places, box.left : box.left + box.width]
     if not box.rows.count:
         combine(operation, kind, image.ravel(), image.ravel())  # an illegal type is an error here too

@@ -1,7 +1,7 @@
 """The operations of `cp.reduce.async.bulk` on arrays of bits; where the data lies is not known here.
 
-PTX ISA, sections cp.reduce.async.bulk and red. Sums keep subnormals, `f32` too, though the ISA says that it flushes them
-(H200); a NaN of `f64` goes through as it is. Minimum and maximum of floats prefer the number to the NaN.
+PTX ISA, sections cp.reduce.async.bulk and red. Sums keep subnormals, `f32` too, though the ISA says that it flushes
+them (H200); a NaN of `f64` goes through as it is. Minimum and maximum of floats prefer the number to the NaN.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ Array = NDArray[Any]
 
 _DTYPES: dict[str, Any] = {
     **{"u32": np.uint32, "s32": np.int32, "u64": np.uint64, "s64": np.int64, "b32": np.uint32, "b64": np.uint64},
-    **{"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64},
+    **{"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f32.ftz": np.float32, "f64": np.float64},
 }
-_NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFF_FFFF, "f64": 0x7FFF_FFFF_FFFF_FFFF}
+_NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFF_FFFF, "f32.ftz": 0x7FFF_FFFF, "f64": 0x7FFF_FFFF_FFFF_FFFF}
 _BITS: dict[int, Any] = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 _ORDERED = ("u32", "s32", "u64", "s64", "f16", "bf16")
 _LEGAL = {
-    "add": ("u32", "s32", "u64", "f16", "bf16", "f32", "f64"),
+    "add": ("u32", "s32", "u64", "f16", "bf16", "f32", "f32.ftz", "f64"),
     "min": _ORDERED,
     "max": _ORDERED,
     "inc": ("u32",),
@@ -42,7 +42,7 @@ def combine(operation: str, kind: str, old: Bytes, new: Bytes) -> Bytes:
 
     Args:
         operation: `add`, `min`, `max`, `inc`, `dec`, `and`, `or` or `xor`.
-        kind: PTX type, such as `u32`, `bf16`, `b64`.
+        kind: PTX type, such as `u32`, `bf16`, `b64`, or `f32.ftz`.
         old: Bytes in memory, contiguous.
         new: As many bytes of the source.
 
@@ -68,7 +68,15 @@ def _dec(a: Array, b: Array) -> Array:
 def _float_add(a: Array, b: Array, kind: str) -> Array:
     if kind == "f64":
         return np.where(np.isnan(b), b, np.where(np.isnan(a), a, a + b))
+    if kind == "f32.ftz":
+        return _canonical(_flushed(_flushed(a) + _flushed(b)), kind)
     return _canonical(a + b, kind)
+
+
+def _flushed(a: Array) -> Array:
+    """Subnormals as zeros of the same sign."""
+    flushed: Array = np.where(np.abs(a) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), a), a)
+    return flushed
 
 
 def _extreme(a: Array, b: Array, kind: str, *, least: bool) -> Array:

@@ -16,7 +16,8 @@ from ptxbench.emulator.codegen.scalar.rounding import F32, F64, canonical, flush
 _TYPES = ("f16", "bf16")
 _SMALLEST_NORMAL = np.float32(2.0**-126)
 _OOB_NAN = 0x7FF7
-"""What a tensor copy with `oobFill` NaN puts outside of a tensor: `.oob` treats it as zero."""
+"""What a tensor copy with `oobFill` NaN puts outside of a tensor: a factor that is it, with either sign, makes the
+result of `.oob` zero; an addend that is it is an ordinary NaN (H200)."""
 
 
 def narrow(value: Bits, type_: str) -> Bits:
@@ -48,7 +49,7 @@ def _element(form: Form, type_: str, compute: Callable[..., Bits]) -> Run:
         if relu:
             made = np.where(made >= top, np.uint16(0), made)
         if oob:
-            outside = np.logical_or.reduce([each == np.uint16(_OOB_NAN) for each in registers])
+            outside = np.logical_or.reduce([(each & ~top) == np.uint16(_OOB_NAN) for each in registers[:2]])
             made = np.where(outside, np.uint16(0), made)
         return made
 
