@@ -86,6 +86,8 @@ def test_instructions_are_counted_by_warps_and_by_threads() -> None:
         ("@%p1 ret; ret;\n", [("ret", 3, 40), ("ret", 2, 56)]),
         ("@%p1 exit; exit;\n", [("exit", 3, 40), ("exit", 2, 56)]),
         ("@%p1 bra over;\nover: ret;\n", [("bra", 3, 40), ("ret", 3, 96)]),
+        ("@%p1 bar.sync 1, 64;\nret;\n", [("bar.sync", 3, 40), ("ret", 3, 96)]),
+        ("@!%p1 bra over; bar.sync 1, 64;\nover: ret;\n", [("bra", 3, 56), ("bar.sync", 2, 40), ("ret", 3, 96)]),
         ("@!%p1 bra over; @%p1 ret;\nover: ret;\n", [("bra", 3, 56), ("ret", 2, 40), ("ret", 2, 56)]),
     ],
 )

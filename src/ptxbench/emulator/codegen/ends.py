@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -12,7 +13,8 @@ from ptxbench.emulator.codegen import waits
 from ptxbench.emulator.codegen.op import Source
 from ptxbench.emulator.codegen.program import Block, Program
 from ptxbench.emulator.errors import Fault, Unsupported
-from ptxbench.emulator.machine.unit import Answer, Mask, Unit
+from ptxbench.emulator.machine.cta import Cta
+from ptxbench.emulator.machine.unit import WARP, Answer, Mask, Unit
 from ptxbench.emulator.ptx.ir import Guard, Instruction, Negated, Register
 
 Run = Callable[[Unit, Mask | None, Any], int]
@@ -113,14 +115,34 @@ def _switch(ins: Instruction, block: Block) -> End:
     return End(run, sources=((index, "u32"),))
 
 
+class _Once:
+    """Counts a warp at its unconditional exit once, whenever its lanes come: hardware has brought them together."""
+
+    def __init__(self, block: int) -> None:
+        self.block = block
+        self.there: WeakKeyDictionary[Cta, dict[int, Mask]] = WeakKeyDictionary()
+
+    def count(self, unit: Unit, mask: Mask) -> None:
+        """Some lanes are at the exit, and have been counted; take back what others of their warps had counted."""
+        warps: Mask = np.asarray(mask.reshape(-1, WARP).any(axis=1))
+        units = self.there.setdefault(unit.cta, {})
+        before = units.get(unit.index)
+        if before is not None:
+            unit.cta.cluster.kernel.code(self.block).warps -= int(np.count_nonzero(warps & before))
+            warps = np.logical_or(warps, before)
+        units[unit.index] = warps
+
+
 def _exit(ins: Instruction, block: Block) -> End | None:
     if not block.leaves:
         return _branch(ins, block)
-    other, number = block.next, ins.index
+    other, number, once = block.next, ins.index, _Once(block.index)
 
     def run(unit: Unit, mask: Mask | None, answer: Answer) -> int:
         if answer is not None:
             unit.tally(number, mask, answer)
+        elif mask is not None:
+            once.count(unit, mask)
         gone = mask if answer is None else (answer if mask is None else mask & answer)
         if gone is not None and not gone.any():
             return other
