@@ -1,0 +1,33 @@
+"""Which forms the tests of this folder execute, read from their parameters; `python -m` writes the package's list.
+
+A form counts if a test has it as its parameter `form`: `conftest.py` sees to it that such a test executes it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from ptxbench.emulator.coverage import EVIDENCE
+from ptxbench.emulator.ptx.isa import Form
+
+FOLDER = Path(__file__).parent
+
+
+def executed() -> list[str]:
+    """Names of the forms, sorted."""
+    return sorted({form.name for path in FOLDER.glob("test_*.py") for form in _parameters(path.stem)})
+
+
+def _parameters(module: str) -> Iterator[Form]:
+    for value in vars(importlib.import_module(f"tests.emulator.forms.{module}")).values():
+        for mark in getattr(value, "pytestmark", ()):
+            if mark.name == "parametrize" and mark.args[0] == "form":
+                yield from mark.args[1]
+
+
+if __name__ == "__main__":
+    EVIDENCE.mkdir(exist_ok=True)
+    (EVIDENCE / "executed.json").write_text(json.dumps(executed(), indent=0) + "\n", "utf-8")
