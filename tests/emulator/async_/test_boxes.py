@@ -334,8 +334,22 @@ def test_a_tile_copy_with_an_im2col_map_and_the_reverse_are_illegal() -> None:
         im2col_box(MEASURED, (0, 0), ())
     with pytest.raises(Fault, match="3 coordinates"):
         tile_box(MEASURED, (0, 0, 0))
+
+
+def test_an_interleaved_map_counts_pixels_of_whole_slices_of_channels() -> None:
+    """Dimension 0 steps over slices of 16 bytes side by side, dimension 1 counts slices, its box channels."""
+    memory = Memory(1024 * 5)
+    tensor_map = TensorMap(Type.U16, BASE, (32, 6, 5), (128, 1024), (8, 12, 3), (1, 1, 1), interleave=1)
+    shared = np.full(4096, 0xEE, dtype=np.uint8)
+    box = tile_box(tensor_map, (1, 4, 2))
+    load_box(box, memory, shared, 0)
+    assert box.bytes == 8 * 16 * 2 * 3  # 12 channels are two slices of eight
+    for place in range(box.bytes // 16):
+        pixel, channel, image = place % 8, place // 8 % 2, place // 16
+        source = 16 * (1 + pixel) + 128 * (4 + channel) + 1024 * (2 + image)
+        np.testing.assert_array_equal(shared[16 * place : 16 * place + 16], memory.data[source : source + 16])
     with pytest.raises(Unsupported):
-        tile_box(replace(MEASURED, interleave=1), (0, 0))
+        tile_box(replace(tensor_map, element_strides=(1, 1, 2)), (0, 0, 0))
 
 
 def test_a_reduction_adds_the_box_inside_the_tensor() -> None:

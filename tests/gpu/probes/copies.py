@@ -11,7 +11,7 @@ from tests.gpu.probes.probe import UNTOUCHED, Probe
 
 from ptxbench.emulator.async_.tensormap import Im2col, Swizzle, TensorMap, Type
 
-TENSOR = 1 << 14
+TENSOR = 1 << 15
 """Where the tensor lies in the output buffer, behind the image of shared memory."""
 STATE = 16
 """Bytes in front of each CTA's image: the barrier's bits after `inval`, and whether its phase was over in time."""
@@ -152,18 +152,32 @@ def _column(name: str, tensor_map: TensorMap, at: tuple[int, ...], offsets: tupl
 
 def _interleaved() -> Iterator[Load]:
     """Interleaved maps: what a coordinate counts, what a stride steps over, what a box brings."""
-    for mode, kind, size in ((1, Type.U16, 16), (2, Type.U16, 32), (1, Type.U8, 16), (1, Type.F32, 16)):
-        swizzle = Swizzle.B32 if mode == 2 else Swizzle.NONE
-        width = {Type.U16: 2, Type.U8: 1}.get(kind, 4)
-        for dims, box in (((32, 6, 5), (16, 4, 3)), ((4, 6, 5), (2, 4, 3)), ((32, 6, 5, 3), (16, 4, 3, 2))):
+    shapes = (
+        ((32, 6, 5), (16, 4, 3)),
+        ((32, 6, 5), (16, 40, 2)),
+        ((32, 6, 5, 3), (16, 4, 3, 2)),
+        ((4, 6, 5), (2, 4, 3)),
+    )
+    for mode, kind, width in ((1, Type.U16, 2), (2, Type.U16, 2), (1, Type.U8, 1), (1, Type.F32, 4)):
+        swizzle, size = (Swizzle.B32, 32) if mode == 2 else (Swizzle.NONE, 16)
+        for dims, box in shapes:
             strides = (size * 8, size * 8 * 8, size * 8 * 8 * 8)[: len(dims) - 1]
             tensor_map = TensorMap(kind, 0, dims, strides, box, (1,) * len(dims), interleave=mode, swizzle=swizzle)
-            places = ((0, 0, 0), (1, 1, 1), (16 // width, 0, 0), (0, 4, 0), (0, 0, 4), (16, 0, 0), (0, -1, 0))
+            places = (
+                (0, 0, 0),
+                (1, 1, 1),
+                (16 // width, 0, 0),
+                (0, 4, 0),
+                (0, 0, 4),
+                (20, 0, 0),
+                (0, -1, 0),
+                (0, 6, 0),
+            )
+            lengths = [*box[:-2], -(-box[-2] * width // size), box[-1]]  # slices of channels
             for at in dict.fromkeys(places):
                 at_all = (*at, 0)[: len(dims)]
                 name = f"interleave {mode}: {Type(kind).name} {dims} box {box} at {at_all}"
-                inner = int(np.prod(box)) * width
-                yield Load(name, tensor_map, at_all, inner, 8192, None, _counted(1 << 17))
+                yield Load(name, tensor_map, at_all, size * int(np.prod(lengths)), 16384, None, _counted(1 << 17))
 
 
 def _multicasts() -> Iterator[Load]:

@@ -2,7 +2,9 @@
 
 A box is an image of `count` dense rows. In every mode each row is one run of bytes in global memory, and all rows that
 touch the tensor are clipped alike, so a box is a list of row addresses plus one clip. Rules: PTX ISA, section Tensors,
-with the answers of an H200 about alignment, negative coordinates and what is outside the tensor.
+with the answers of an H200 about alignment, negative coordinates and what is outside the tensor. An interleaved map has
+slices of channels, 16 or 32 bytes, as its innermost elements: coordinate 0 counts pixels, and the last dimension but one
+counts slices, though its box is given in channels.
 """
 
 from __future__ import annotations
@@ -79,7 +81,7 @@ class Box:
     @property
     def pitch(self) -> int:
         """Bytes from row to row in shared memory."""
-        return self.map.span or self.inner
+        return self.inner if self.map.interleave else self.map.span or self.inner
 
     @property
     def shared_bytes(self) -> int:
@@ -107,7 +109,7 @@ def tile_box(tensor_map: TensorMap, coordinates: Coordinates, *, store: bool = F
 
     Raises:
         Fault: Coordinates that stop the kernel, or a map of the other mode.
-        Unsupported: An interleaved map, or elements of 4 or 6 bits.
+        Unsupported: An interleaved map with element strides, or elements of 4 or 6 bits.
     """
     _check(tensor_map, coordinates, im2col=False, store=store)
     shape = _shape(tensor_map)
@@ -233,13 +235,13 @@ def _upper(tensor_map: TensorMap) -> list[int]:
 
 
 def _check(tensor_map: TensorMap, coordinates: Coordinates, *, im2col: bool, store: bool) -> None:
-    if tensor_map.interleave:
-        raise Unsupported("tensor copy", 0, "interleaved tensor maps")
+    if tensor_map.interleave and (im2col or set(tensor_map.element_strides) != {1}):
+        raise Unsupported("tensor copy", 0, "interleaved im2col maps and interleaved maps with element strides")
     if (tensor_map.im2col is not None) != im2col:
         raise _illegal(f"an {'im2col' if im2col else 'tile'} copy with a tensor map of the other mode")
     if len(coordinates) != tensor_map.rank:
         raise _illegal(f"{len(coordinates)} coordinates with a tensor map of rank {tensor_map.rank}")
-    if coordinates[0] * tensor_map.element_bytes % 16:
+    if coordinates[0] * tensor_map.element_bytes % 16 and not tensor_map.interleave:
         raise _illegal(f"the innermost coordinate {coordinates[0]} is not at a multiple of 16 bytes")
     if store and min(coordinates) < 0:
         raise _illegal(f"a store at the negative coordinates {coordinates}")
@@ -271,12 +273,14 @@ class _Shape:
 
 @lru_cache(maxsize=256)
 def _shape(tensor_map: TensorMap) -> _Shape:
-    size = tensor_map.element_bytes
+    size = 16 * tensor_map.interleave or tensor_map.element_bytes
     axes = [_Axis(tensor_map.dims[0], tensor_map.box[0], 1, size, 0)]
     count = 1
     for axis, stride in enumerate(tensor_map.strides, 1):
-        step = tensor_map.element_strides[axis]
-        axes.append(_Axis(tensor_map.dims[axis], -(-tensor_map.box[axis] // step), step, stride, count))
+        step, length = tensor_map.element_strides[axis], tensor_map.box[axis]
+        if tensor_map.interleave and axis == tensor_map.rank - 2:
+            length = -(-length * tensor_map.element_bytes // size)  # slices of channels
+        axes.append(_Axis(tensor_map.dims[axis], -(-length // step), step, stride, count))
         count *= axes[-1].count
     strides = tuple(axis.stride * axis.step for axis in axes[1:])
     return _Shape(tuple(axes), count, axes[0].count * size, strides, tuple(axis.places for axis in axes[1:]))

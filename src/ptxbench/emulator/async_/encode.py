@@ -100,11 +100,9 @@ def _im2col(t: TensorMap) -> str:
 
 def _inner(t: TensorMap) -> str:
     inner = (t.im2col.channels if t.im2col else t.box[0]) * _element_bits(t) // 8
-    if t.interleave:
-        return ""
     if inner % 16:
         return f"the box's inner dimension has {inner} bytes, which is not a multiple of 16"
-    if t.swizzle and inner > t.span:
+    if t.swizzle and inner > t.span and not t.interleave:
         return f"the box's inner dimension has {inner} bytes, more than the swizzle's {t.span}"
     return ""
 
