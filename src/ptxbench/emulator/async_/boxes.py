@@ -3,7 +3,7 @@
 A box is an image of `count` dense rows. In every mode each row is one run of bytes in global memory, and all rows that
 touch the tensor are clipped alike, so a box is a list of row addresses plus one clip. Rules: PTX ISA, section Tensors,
 with the answers of an H200 about alignment, negative coordinates and what is outside the tensor. An interleaved map has
-slices of channels, 16 or 32 bytes, as its innermost elements: coordinate 0 counts pixels, and the last dimension but one
+slices of channels, 16 or 32 bytes, as innermost elements: coordinate 0 counts pixels, and the last dimension but one
 counts slices, though its box is given in channels.
 """
 
