@@ -106,7 +106,7 @@ class Kernel:
         )
         done = run_launch(parse(text), launch, self.memory, Policy((self.schedule,), self.numerics, limit=200_000))
         EXECUTED.update(each.name for each in done.counts if each.threads)
-        raw = np.frombuffer(self.memory.read(out, step * len(results)), np.uint64).reshape(len(results), -1, 2)
+        raw = np.frombuffer(self.memory.read(out, step * len(results)), np.uint64).reshape(len(results), self.lanes, 2)
         columns = tuple(_bits(name, raw[place]) for place, name in enumerate(results))
         return Ran(columns, done, self.memory)
 
