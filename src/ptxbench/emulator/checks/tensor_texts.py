@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from ptxbench.emulator.machine.tensor_memory import Region
     from ptxbench.emulator.machine.tensor_work import WarpMove
     from ptxbench.emulator.machine.unit import Unit
+    from ptxbench.emulator.ptx.ir import Location
 
 _SEVERITIES: dict[str, Severity] = {"error": "error", "warning": "warning", "lint": "lint"}
 _DONE = {
@@ -43,9 +44,15 @@ class TensorReporter:
 
     def __init__(self, report: Reporter) -> None:
         self.report = report
+        self.told: set[tuple[str, Location]] = set()
 
     def rule(self, unit: Unit, kind: tuple[str, str], text: tuple[str, str], line: int) -> None:
-        """A rule is broken that stops nothing."""
+        """A rule is broken that stops nothing; told once for each line of CUDA, which may be many of PTX."""
+        place = self.report.locations.get(line)
+        if (kind[0], place) in self.told:
+            return
+        if place is not None:
+            self.told.add((kind[0], place))
         made = Finding(kind[0], _SEVERITIES[kind[1]], text[0], line, warps=_warps(unit), hint=text[1])
         self.report.add(made)
 
