@@ -14,7 +14,18 @@ import numpy as np
 
 from ptxbench.emulator.checks.observer import Observer
 from ptxbench.emulator.checks.order import Actor, BarrierClock, Clock, join
-from ptxbench.emulator.checks.shadow import CHUNK, PENDING, WORD, Places, Shadow, Write, span, span_words, words_of
+from ptxbench.emulator.checks.shadow import (
+    CHUNK,
+    PENDING,
+    WORD,
+    Places,
+    Shadow,
+    Write,
+    different,
+    span,
+    span_words,
+    words_of,
+)
 from ptxbench.emulator.checks.texts import Reporter
 from ptxbench.emulator.machine.unit import Unit
 
@@ -137,7 +148,7 @@ class Hazards(Observer):
 
     def _generic_read(self, shadow: Shadow, words: Lanes, actor: Actor, line: int, *, ordered: bool) -> None:
         numbers = shadow.writers_of_words(words)
-        for number in np.unique(numbers).tolist():
+        for number in different(numbers):
             place = int(words[int(np.argmax(numbers == number))]) * WORD
             write = shadow.writes[number]
             if write is None:

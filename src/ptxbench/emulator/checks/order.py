@@ -21,6 +21,9 @@ Clock = dict[Hashable, int]
 
 def join(clock: Clock, other: Clock) -> None:
     """Learn what the other knows."""
+    if not clock:
+        clock.update(other)
+        return
     for key, value in other.items():
         if clock.get(key, -1) < value:
             clock[key] = value

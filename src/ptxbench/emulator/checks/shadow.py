@@ -97,7 +97,7 @@ class Shadow:
 
     def writers(self, chunks: Places) -> list[int]:
         """The numbers of the last writes of these chunks."""
-        return _different(self.writer, chunks)
+        return different(self.writer, chunks)
 
     def writers_of_words(self, words: NDArray[Any]) -> NDArray[np.int32]:
         """The number of the last write of each word."""
@@ -141,7 +141,8 @@ def _latest(times: NDArray[np.int32], places: Places) -> list[tuple[int, int, in
     return [(row, int(latest[row]), int(np.argmax(chosen[row]))) for row in np.flatnonzero(latest).tolist()]
 
 
-def _different(numbers: NDArray[np.int32], places: Places) -> list[int]:
+def different(numbers: NDArray[np.int32], places: Places = slice(None)) -> list[int]:
+    """The different numbers at these places, ascending."""
     native = core()
     if native is not None:
         return native.distinct(numbers, places if isinstance(places, slice) else places.ravel())

@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxbench.emulator.codegen import bind_wmma
+from ptxbench.emulator.codegen.lanes import core
 from ptxbench.emulator.codegen.op import Op, Source, items, typed
 from ptxbench.emulator.codegen.program import Program
 from ptxbench.emulator.codegen.values import address_sources
 from ptxbench.emulator.errors import Fault, Unsupported
 from ptxbench.emulator.machine import access
-from ptxbench.emulator.machine.products import Product, Products, operand
+from ptxbench.emulator.machine.products import Operand, Product, Products, operand
 from ptxbench.emulator.machine.spaces import Lanes, Region
 from ptxbench.emulator.machine.unit import WARP, Mask, Unit
 from ptxbench.emulator.ptx.ir import Immediate, Instruction, Register, Vector
@@ -28,6 +29,7 @@ _U32 = np.dtype(np.uint32)
 _DEFINED = np.uint32(0x44444444)
 """Sparse metadata that has a meaning in all forms."""
 _FORMS: dict[Wgmma, Wgmma] = {}
+_MOST_KNOWN = 4096
 
 
 def products_of(unit: Unit) -> Products:
@@ -76,12 +78,23 @@ def _mma_async(ins: Instruction) -> Op:
         raise Unsupported(ins.name, ins.line, "an accumulator with sinks")
     in_registers = isinstance(first, Vector)
     read: tuple[tuple[Source, str], ...] = typed((first,), "b32" if in_registers else "b64")
+    # A dictionary by number is quicker than looking up the whole form every time.
+    known: dict[int, Operand] = {}
+
+    def behind(side: int, descriptor: Lanes) -> Operand:
+        value = _uniform(descriptor) << 1 | side
+        found = known.get(value)
+        if found is None:
+            if len(known) >= _MOST_KNOWN:
+                known.clear()
+            found = known[value] = operand(form, side, value >> 1)
+        return found
 
     def run(unit: Unit, mask: Mask | None, *arguments: Lanes) -> None:
         _whole(unit, mask)
         *a, b, scale_d = arguments[: len(arguments) - len(metadata)]
-        left = tuple(a) if in_registers else operand(form, 0, _uniform(a[0]))
-        right, places = operand(form, 1, _uniform(b)), arguments[-1] if metadata else None
+        left = tuple(a) if in_registers else behind(0, a[0])
+        right, places = behind(1, b), arguments[-1] if metadata else None
         product = Product(form, line, left, right, bool(scale_d[0]), slots, places)
         for each in product.operands():
             if each.end > unit.cta.shared.limit:
@@ -94,6 +107,10 @@ def _mma_async(ins: Instruction) -> Op:
 
 
 def _uniform(values: Lanes) -> int:
+    native = core()
+    found = native.uniform(None, values) if native is not None else None
+    if found is not None:
+        return found[0]
     # Comparing the bytes of 128 words is quicker than comparing the words.
     raw, first = values.tobytes(), values[:1].tobytes()
     if raw != first * values.size:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ptxbench.emulator.codegen.bind import bind
 from ptxbench.emulator.codegen.bind_stack import STACK_BYTES
-from ptxbench.emulator.codegen.block import BlockCode, BlockWriter, Constants, Step, slots_of, uses
+from ptxbench.emulator.codegen.block import BlockWriter, Constants, Step, slots_of, uses
 from ptxbench.emulator.codegen.ends import End, end_of, is_end, leave
 from ptxbench.emulator.codegen.liveness import live_out
 from ptxbench.emulator.codegen.program import Block, Program, flatten
@@ -43,7 +44,7 @@ class Compiled:
         self.waits = False
         self._steps: list[list[Step]] = []
         self._ends: list[End | None] = []
-        self._code: dict[int, BlockCode] = {}
+        self._made: dict[int, RunBlock] = {}
         for block in self.program.blocks:
             self._bind(block)
         used = [self._used(place) for place in range(len(self._steps))]
@@ -101,14 +102,17 @@ class Compiled:
         return read, written
 
     def block(self, pc: int) -> RunBlock:
-        """Compile one block."""
+        """A block as a launch has it, compiled once for all launches."""
+        found = self._made.get(pc)
+        if found is None:
+            found = self._made[pc] = self._compile(pc)
+        return replace(found)
+
+    def _compile(self, pc: int) -> RunBlock:
         block, steps, end = self.program.blocks[pc], self._steps[pc], self._ends[pc]
-        code = self._code.get(pc)
-        if code is None:
-            kept = self._live[pc] | (end.reads if end is not None else set())
-            guard: Guard | None = end.branch if end is not None else None
-            writer = BlockWriter(self.program.types, self.constants, kept)
-            code = self._code[pc] = writer.write(steps, guard, end.sources if end else ())
+        kept = self._live[pc] | (end.reads if end is not None else set())
+        guard: Guard | None = end.branch if end is not None else None
+        code = BlockWriter(self.program.types, self.constants, kept).write(steps, guard, end.sources if end else ())
         following = block.next
         if end is None and block.targets:
             following = block.targets[0]

@@ -41,6 +41,7 @@ class Core(NamedTuple):
         gather: Reads (bytes, low, high, origin, addresses, mask, width, count): a list of arrays over lanes, or None.
         scatter: Writes; as `gather` with the list of arrays, answers whether it did.
         distinct: The different numbers at places (a slice, or indices) of an int32 array, ascending.
+        uniform: What all lanes of (mask or None, array, ...) hold, or None if they differ.
         latest: For each row of an int32 array with a number above 0 at the places: row, the greatest, its first place.
     """
 
@@ -50,6 +51,7 @@ class Core(NamedTuple):
     scatter: Callable[..., bool]
     distinct: Callable[[Any, Any], list[int]]
     latest: Callable[[Any, Any], list[tuple[int, int, int]]]
+    uniform: Callable[..., tuple[int, ...] | None]
 
 
 @cache

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxbench.emulator.codegen.lanes import core
 from ptxbench.emulator.codegen.op import Source
 from ptxbench.emulator.machine.spaces import Lanes
 from ptxbench.emulator.machine.unit import Mask, Unit
@@ -33,6 +34,11 @@ def address_sources(operand: Operand, space: str) -> tuple[tuple[Source, str], .
 def uniform_groups(unit: Unit, mask: Mask | None, *values: Lanes) -> list[tuple[tuple[int, ...], Mask]]:
     """The different tuples of values among the lanes, each with the lanes that have it."""
     lanes = unit.full(mask)
+    native = core()
+    if native is not None:
+        found = native.uniform(mask, *values)
+        if found is not None:
+            return [(found, lanes)]
     chosen = unit.active(mask)
     if not chosen.size:
         return []

@@ -94,6 +94,8 @@ class NamedBarrier:
 
     def _whole_warps(self, unit: Unit, mask: Mask) -> int:
         """Warps of which all live lanes have come now."""
+        if not self.partial and np.count_nonzero(mask) == np.count_nonzero(unit.live):
+            return unit.warps_of(mask)
         whole = 0
         lanes, live = mask.reshape(-1, WARP), unit.live.reshape(-1, WARP)
         for place in np.flatnonzero(lanes.any(axis=1)).tolist():

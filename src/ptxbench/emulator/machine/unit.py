@@ -131,14 +131,14 @@ class Unit:
         """Lanes arrive at a block."""
         there = self.groups.get(block, False)
         if there is False:
-            if mask is not None and len(self.groups) == 0 and not self.waits and mask.all():
+            if mask is not None and len(self.groups) == 0 and not self.waits and np.count_nonzero(mask) == mask.size:
                 mask = None
             self.groups[block] = mask
             return
         assert mask is not None
         assert there is not None
         merged = there | mask
-        self.groups[block] = None if len(self.groups) == 1 and merged.all() else merged
+        self.groups[block] = None if len(self.groups) == 1 and np.count_nonzero(merged) == merged.size else merged
 
     def leave(self, mask: Mask | None) -> None:
         """Lanes exit."""
@@ -153,7 +153,7 @@ class Unit:
         """Number of warps with a lane in the mask."""
         if mask is None:
             return self.lanes // WARP
-        return int(np.count_nonzero(mask.reshape(-1, WARP).any(axis=1)))
+        return int(np.count_nonzero(np.packbits(mask).view(np.uint32)))
 
     def warp_numbers(self, mask: Mask | None) -> list[int]:
         """The warps of the CTA that have a lane in the mask."""

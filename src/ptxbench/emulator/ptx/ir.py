@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import TypeAlias
 
 
@@ -153,7 +154,7 @@ class Instruction:
     """Line of the PTX text, from 1."""
     location: Location | None = None
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The whole mnemonic with dots."""
         return ".".join((self.opcode, *self.modifiers))

@@ -132,3 +132,50 @@ PyObject *scatter(PyObject *module, PyObject *const *arguments, Py_ssize_t count
     }
     Py_RETURN_TRUE;
 }
+
+static uint64_t element(const void *data, long size, long lane) {
+    uint64_t value = 0;
+    memcpy(&value, (const char *)data + lane * size, (size_t)size);
+    return value;
+}
+
+/* Whether all active lanes hold what the first of them holds, which is stored; -1: nothing can be said. */
+static int same(PyObject *given, const unsigned char *mask, long lanes, uint64_t *value) {
+    const long size = PyArray_Check(given) ? PyArray_ITEMSIZE((PyArrayObject *)given) : 0;
+    const void *data = size == 1 || size == 2 || size == 4 || size == 8 ? lane_data(given, size, lanes) : NULL;
+    long lane = 0;
+    while (data && mask && lane < lanes && !mask[lane]) {
+        lane++;
+    }
+    if (!data || lane == lanes) {
+        return -1;
+    }
+    *value = element(data, size, lane);
+    uint64_t different = 0;
+    for (; lane < lanes; lane++) {
+        different |= mask && !mask[lane] ? 0 : element(data, size, lane) ^ *value;
+    }
+    return !different;
+}
+
+/* uniform(mask, array, ...): what all active lanes hold, a tuple with a number for each array; None if they differ, or
+ * no lane is active, or an array is out of the ordinary. */
+PyObject *uniform(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    (void)module;
+    if (count < 2 || !PyArray_Check(arguments[1])) {
+        Py_RETURN_NONE;
+    }
+    const long lanes = PyArray_SIZE((PyArrayObject *)arguments[1]);
+    const unsigned char *mask = arguments[0] == Py_None ? NULL : lane_data(arguments[0], 1, lanes);
+    PyObject *made = mask || arguments[0] == Py_None ? PyTuple_New(count - 1) : Py_NewRef(Py_None);
+    for (Py_ssize_t i = 1; made && made != Py_None && i < count; i++) {
+        uint64_t value;
+        PyObject *number = same(arguments[i], mask, lanes, &value) == 1 ? PyLong_FromUnsignedLongLong(value) : NULL;
+        if (!number) {
+            Py_DECREF(made);
+            return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+        }
+        PyTuple_SET_ITEM(made, i - 1, number);
+    }
+    return made;
+}
