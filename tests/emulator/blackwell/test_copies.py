@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from tests.emulator.blackwell.products import COMMIT, WAIT, Case, k_major
 from tests.emulator.blackwell.tiny import SCHEDULES, refused_by_ptxas, run, text
 
+from ptxbench.emulator.ptx import isa
+
 SHAPES = {
     "128x256b": (128, 32, lambda row: [row]),
     "128x128b": (128, 16, lambda row: [row]),
@@ -19,6 +21,12 @@ SHAPES = {
     "32x128b.warpx4": (32, 16, lambda row: [row, row + 32, row + 64, row + 96]),
 }
 """Rows, bytes of each, and the lanes that a row reaches."""
+ALIGN = "barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;\ntcgen05.fence::after"
+PAIRED = (
+    "@%p17 tcgen05.commit.cta_group::2.mbarrier::arrive::one.shared::cluster.multicast::cluster.b64 [bar], %h1;\n"
+    + WAIT.format(phase=0)
+    + "tcgen05.fence::after_thread_sync;\n"
+)
 AFTER = COMMIT + WAIT.format(phase=0) + "tcgen05.fence::after_thread_sync;\n"
 
 
@@ -62,15 +70,48 @@ def test_each_row_reaches_its_lanes(shape: str, schedule: str) -> None:
     assert (ran.words.reshape(128, -1) == expected).all()
 
 
-@pytest.mark.parametrize(("bits", "form"), [(4, ".b8x16.b4x16_p64"), (6, ".b8x16.b6x16_p32")])
-def test_narrow_elements_become_bytes(bits: int, form: str) -> None:
-    codes = np.random.default_rng(10).integers(0, 1 << bits, (128, 16)).astype(np.uint8)
-    rows = np.zeros((128, 16), np.uint8)
-    for row in range(128):
-        number = sum(int(code) << bits * place for place, code in enumerate(codes[row]))
-        rows[row] = np.frombuffer(number.to_bytes(16, "little"), np.uint8)
-    ran = kernel("128x128b", rows, form).run(wait=AFTER)
-    assert (ran.words.view(np.uint8).reshape(128, 16) == codes).all()
+FORMS = [each for each in isa.coverage() if each.name.startswith("tcgen05.cp")]
+
+
+def packed(codes: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
+    """Rows of narrow elements, 16 of them in every 16 bytes."""
+    made = np.zeros_like(codes)
+    for row in range(codes.shape[0]):
+        for first in range(0, codes.shape[1], 16):
+            number = sum(int(code) << bits * place for place, code in enumerate(codes[row, first : first + 16]))
+            made[row, first : first + 16] = np.frombuffer(number.to_bytes(16, "little"), np.uint8)
+    return made
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_a_form_fills_its_lanes_in_one_cta_or_in_both(form: isa.Form) -> None:
+    shape = next(each for each in SHAPES if f".{each}" in form.name)
+    count, depth, lanes = SHAPES[shape]
+    bits = 4 if "b4x16" in form.name else 6 if "b6x16" in form.name else 0
+    wanted = rows_of(count, depth) & np.uint8((1 << bits) - 1 if bits else 255)
+    group = 2 if "cta_group::2" in form.name else 1
+    case = kernel(shape, padded(packed(wanted, bits) if bits else wanted))
+    name = isa.mnemonics(form)[0]
+    case.body = f"@%p17 {name} [%r300], %d1;\n"
+    body = case.text(wait=PAIRED if group == 2 else AFTER).replace("@%p19 tcgen05", "@%p17 tcgen05")
+    if group == 2:
+        body = body.replace("cta_group::1", "cta_group::2").replace("bar.sync 0;\ntcgen05.fence::after", ALIGN, 1)
+    ran = run(
+        "mov.u32 %r355, %cluster_ctarank; setp.eq.and.u32 %p17, %r355, 0, %p19; mov.u16 %h1, 3;\n" + body,
+        per_thread=case.columns,
+        grid=group,
+        cluster=group,
+        given=case.image.tobytes(),
+        shared=case.image.size,
+    )
+    assert not ran.result.error
+    assert not ran.result.findings
+    assert name in {each.name for each in ran.result.counts}
+    expected = np.zeros((128, depth // 4), np.uint32)
+    for row in range(count):
+        for lane in lanes(row):
+            expected[lane] = wanted[row].view(np.uint32)
+    assert (ran.words.reshape(group, 128, -1) == expected).all()
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)

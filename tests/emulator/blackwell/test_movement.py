@@ -19,10 +19,13 @@ from tests.emulator.blackwell.tiny import (
     text,
 )
 
+from ptxbench.emulator.ptx import isa
+
 WIDEST = {"32x32b": 128, "16x64b": 128, "16x128b": 64, "16x256b": 32, "16x32bx2": 128}
 PER_REPEAT = {"32x32b": (1, 1), "16x64b": (1, 2), "16x128b": (2, 4), "16x256b": (4, 8), "16x32bx2": (1, 1)}
 """Registers and columns for x1."""
-FORMS = [(shape, repeat) for shape, most in WIDEST.items() for repeat in sorted({1, 2, 8, most})]
+LOADS = [each for each in isa.coverage() if each.name.startswith("tcgen05.ld")]
+STORES = [each for each in isa.coverage() if each.name.startswith("tcgen05.st")]
 LOAD = "tcgen05.ld.sync.aligned.{shape}.x{n}{pack}.b32 {regs}, [{address}]{half};\n"
 STORE = "tcgen05.st.sync.aligned.{shape}.x{n}{pack}.b32 [{address}]{half}, {regs};\n"
 WAITS = {"ld": "tcgen05.wait::ld.sync.aligned;\n", "st": "tcgen05.wait::st.sync.aligned;\n"}
@@ -58,6 +61,12 @@ def columns_of(shape: str, repeat: int) -> int:
     return repeat * PER_REPEAT[shape][1] * (2 if shape == "16x32bx2" else 1)
 
 
+def parts(form: isa.Form) -> tuple[str, int]:
+    """Shape and repeat of a form."""
+    words = form.name.split(".")
+    return next(word for word in words if word in WIDEST), next(int(word[1:]) for word in words if word[0] == "x")
+
+
 def loaded(shape: str, repeat: int, lane: int = 0, pack: str = "", half: int = 0) -> str:
     count = repeat * PER_REPEAT[shape][0]
     form = {"shape": shape, "n": repeat, "pack": pack, "regs": registers(130, count), "address": "%r298"}
@@ -65,8 +74,9 @@ def loaded(shape: str, repeat: int, lane: int = 0, pack: str = "", half: int = 0
     return f"add.u32 %r298, %r301, {lane << 16};\n" + LOAD.format(**form, half=extra) + WAITS["ld"]
 
 
-@pytest.mark.parametrize(("shape", "repeat"), FORMS)
-def test_a_load_brings_each_cell_to_its_thread_and_register(shape: str, repeat: int) -> None:
+@pytest.mark.parametrize("form", LOADS, ids=lambda form: form.name)
+def test_a_load_brings_each_cell_to_its_thread_and_register(form: isa.Form) -> None:
+    shape, repeat = parts(form)
     count, columns = repeat * PER_REPEAT[shape][0], columns_of(shape, repeat)
     lane = 0 if shape == "32x32b" else 16
     power = max(32, 1 << (columns - 1).bit_length())
@@ -81,8 +91,9 @@ def test_a_load_brings_each_cell_to_its_thread_and_register(shape: str, repeat: 
             assert got[thread, register] == (lane + row) * 1000 + column
 
 
-@pytest.mark.parametrize(("shape", "repeat"), FORMS)
-def test_a_store_is_the_inverse_of_a_load(shape: str, repeat: int) -> None:
+@pytest.mark.parametrize("form", STORES, ids=lambda form: form.name)
+def test_a_store_is_the_inverse_of_a_load(form: isa.Form) -> None:
+    shape, repeat = parts(form)
     count, columns = repeat * PER_REPEAT[shape][0], columns_of(shape, repeat)
     power, extra = max(32, 1 << (columns - 1).bit_length()), f", {repeat}" if shape == "16x32bx2" else ""
     body = numbered(1, count) + STORE.format(
