@@ -9,6 +9,8 @@ import numpy as np
 
 from ptxbench.emulator.checks.hazards import Hazards
 from ptxbench.emulator.checks.observer import Observer
+from ptxbench.emulator.checks.race_hooks import watched as tell_races
+from ptxbench.emulator.checks.race_observer import Races
 from ptxbench.emulator.checks.tensor_hazards import TensorHazards
 from ptxbench.emulator.checks.tensor_texts import TensorReporter
 from ptxbench.emulator.checks.texts import Reporter
@@ -65,6 +67,7 @@ class Policy:
         schedules: `late`, `eager`, `seed N`; the first runs the whole grid and leaves its results in memory.
         numerics: Of tensor cores, `fast` or `exact`.
         checks: Whether hazards are looked for.
+        races: Whether the first schedule looks for races too: lane by lane, on global memory as well.
         first: Clusters that the first schedule runs; 0: all of them.
         others: Clusters that the further schedules run; 0: all of them.
         limit: Greatest number of warp instructions of one run.
@@ -75,6 +78,7 @@ class Policy:
     schedules: tuple[str, ...] = ("late",)
     numerics: str = "fast"
     checks: bool = True
+    races: bool = False
     first: int = 0
     others: int = 4
     limit: int = 2_000_000_000
@@ -137,20 +141,20 @@ class LoadedModule:
         self.module = module
         self.memory = memory
         self.symbols = place_symbols(module, memory)
-        self._compiled: dict[str, Compiled] = {}
+        self._compiled: dict[tuple[str, bool], Compiled] = {}
 
-    def compiled(self, kernel: str) -> Compiled:
-        """A kernel ready to run, made once.
+    def compiled(self, kernel: str, *, races: bool = False) -> Compiled:
+        """A kernel ready to run, made once; with `races` its instructions tell the check for races what they do.
 
         Raises:
             Fault: The module has no such kernel.
         """
-        found = self._compiled.get(kernel)
+        found = self._compiled.get((kernel, races))
         if found is None:
             function = self.module.functions.get(kernel)
             if function is None or not function.blocks:
                 raise Fault("cudaErrorInvalidDeviceFunction", f"the module has no kernel `{kernel}`")
-            found = self._compiled[kernel] = Compiled(self.module, function)
+            found = self._compiled[kernel, races] = Compiled(self.module, function, tell_races if races else None)
         return found
 
 
@@ -219,15 +223,21 @@ class _Launch:
         )
 
     def _schedule(self, name: str, symbols: dict[str, int], most: int) -> tuple[Kernel, str, str, Coverage]:
-        kernel = Kernel(self.compiled, self._shape(), self.memory, symbols)
+        watched = self.policy.races and name == self.policy.schedules[0]
+        compiled = self.loaded.compiled(self.launch.kernel, races=watched)
+        kernel = Kernel(compiled, self._shape(), self.memory, symbols)
         reporter = Reporter(name, self.locations)
-        kernel.observers_of = lambda cluster: self._observers(cluster, reporter)
+        races = Races(kernel, reporter) if watched else None
+        kernel.observers_of = lambda cluster: self._observers(cluster, reporter, races)
         ended, total = run_schedule(kernel, make_schedule(name), reporter, most)
+        if races is not None:
+            whole = ended.finished == total
+            races.finish("" if whole else f"{ended.finished} of {total} clusters came to their end")
         for key, finding in reporter.findings.items():
             self.findings.setdefault(key, finding)
         return kernel, ended.error, ended.unsupported, Coverage(name, ended.finished, total)
 
-    def _observers(self, cluster: Cluster, reporter: Reporter) -> list[Observer]:
+    def _observers(self, cluster: Cluster, reporter: Reporter, races: Races | None) -> list[Observer]:
         checks: list[Observer] = []
         reporter.cluster = cluster.number
         if self.policy.checks:
@@ -235,6 +245,8 @@ class _Launch:
             checks.append(hazards)
             if self.compiled.uses_tensor_memory:
                 checks.append(TensorHazards(hazards, TensorReporter(reporter)))
+        if races is not None:
+            checks.append(races.observer(cluster))
         return [*checks, self.policy.watch(cluster)] if self.policy.watch else checks
 
     def _compare(self, name: str, result: Snapshot) -> None:

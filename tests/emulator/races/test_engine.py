@@ -62,7 +62,7 @@ class Engine:
         self.entries = Entries()
         self.history = History("memory", PLACES, rows, self.entries)
         self.clocks = [Clocks(64, number) for number in range(CLUSTERS)]
-        self.judges = [Judge(clocks, self.entries, 64) for clocks in self.clocks]
+        self.judges = [Judge(clocks, self.entries, 64, {}) for clocks in self.clocks]
         self.flags: dict[int, dict[int, Message]] = {}
 
     def release(self, threads: list[tuple[int, int]], flag: int) -> None:

@@ -88,6 +88,8 @@ class Clocks:
         now: Each warp's time: int32 [warps].
         of: Each thread's class: int32 [threads].
         released: The time of each thread's last release: int32 [threads].
+        copies: First of the columns of the threads' own copies (`cp.async`); -1: there are none.
+        waited: Up to which of its copies each thread waited; others learn that only by its releases.
         table: The clock of each class: int32 [classes, 2, columns].
         width: Columns in use.
     """
@@ -101,6 +103,8 @@ class Clocks:
         self.table: Ints = np.zeros((4, 2, threads + _SPARE), np.int32)
         self.others: list[dict[int, Ints]] = [{} for _ in range(4)]
         self.released: Ints = np.zeros(threads, np.int32)
+        self.copies = -1
+        self.waited: Ints = np.zeros(threads, np.int32)
         self._members = [threads, 0, 0, 0]
         self._least: dict[int, Ints] = {}
         self._recent: deque[int] = deque(maxlen=2)
@@ -122,10 +126,23 @@ class Clocks:
         for each in classes[1:]:
             np.maximum(clock, self.table[each, :, : self.width], out=clock)
             others = merged(others, self.others[each])
-        warps = threads // WARP
-        clock[:, threads] = self.released[threads] = self.now[warps]
-        self.now[warps] += np.int32(1)  # once for each warp, however many threads it has here
+        clock[:, threads] = self.advance(threads)
+        if self.copies >= 0:
+            clock[:, self.copies + threads] = self.waited[threads]
         return Message(clock, others)
+
+    def advance(self, threads: Ints) -> Ints:
+        """Begin a later time for the warps of these threads; the times that end with it."""
+        warps = threads // WARP
+        times: Ints = self.now[warps]
+        self.released[threads] = times
+        self.now[warps] += np.int32(1)  # once for each warp, however many threads it has here
+        return times
+
+    def alone(self, thread: int) -> Message:
+        """What one thread knows of others, its own past left out."""
+        group = int(self.of[thread])
+        return Message(self.table[group, :, : self.width].copy(), self.others[group])
 
     def mark(self, columns: Ints | int, time: int) -> Message:
         """The knowledge that these columns are over up to a time."""
@@ -190,6 +207,8 @@ class Clocks:
     def knows(self, threads: Ints, row: int, columns: Ints, times: Ints) -> NDArray[np.bool_]:
         """Whether each thread knows that its column is over at the time (its own column is); arrays broadcast."""
         made: NDArray[np.bool_] = (self.table[self.of[threads], row, columns] >= times) | (columns == threads)
+        if self.copies >= 0:
+            made |= (columns - self.copies == threads) & (self.waited[threads] >= times)
         return made
 
     def knows_of(self, thread: int, row: int, place: tuple[int, int, int]) -> bool:
@@ -197,7 +216,10 @@ class Clocks:
         cluster, column, time = place
         group = int(self.of[thread])
         clock = self.table[group] if cluster == self.number else self.others[group].get(cluster)
-        if cluster == self.number and column == thread:
+        own = cluster == self.number
+        if own and column == thread:
+            return True
+        if own and self.copies >= 0 and column == self.copies + thread and self.waited[thread] >= time:
             return True
         return clock is not None and column < clock.shape[1] and int(clock[row, column]) >= time
 

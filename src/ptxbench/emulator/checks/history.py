@@ -118,6 +118,7 @@ class History:
         reader: Entries of reads: a row for each warp, then `SLOTS` for others.
         mask: Lanes of each of these.
         crowded: Places of which some read was not kept.
+        writes: How many writes were remembered.
         several: Places that unordered atomics of several threads wrote, of which the last is kept.
     """
 
@@ -134,14 +135,15 @@ class History:
         self.several: NDArray[np.bool_] = np.zeros(size, np.bool_)
         self.read_by: set[int] = set()
         self.written = rows > 0
+        self.writes = 0
         self.waiting = Waiting()
 
     # Reads.
 
     def read_by_lanes(self, places: Ints, threads: Ints, numbers: Ints, clocks: Clocks) -> None:
         """Remember reads of lanes of the cluster: one place, thread and entry each."""
-        if not self.rows:
-            self._read_by_few(places, threads, numbers)
+        if not self.rows or self.entries.scope[numbers].any():
+            self.read_by_few(places, threads, numbers)
             return
         rows, bits = threads // WARP, np.uint32(1) << (threads % WARP).astype(np.uint32)
         self.read_by.update(np.unique(rows).tolist())
@@ -177,8 +179,8 @@ class History:
                 else:
                     self.crowded[place] = True
 
-    def _read_by_few(self, places: Ints, threads: Ints, numbers: Ints) -> None:
-        """Reads of memory without rows for warps."""
+    def read_by_few(self, places: Ints, threads: Ints, numbers: Ints) -> None:
+        """Remember reads of lanes for which no row is kept: of global memory, strong ones, those of copies."""
         for number in np.unique(numbers).tolist():
             chosen = numbers == number
             there, inverse = np.unique(places[chosen], return_inverse=True)
@@ -245,6 +247,7 @@ class History:
 
     def write_strong(self, places: Places, numbers: Ints | int, lanes: Ints | int) -> None:
         """Remember strong writes: what others may race with for all that stays."""
+        self.writes += 1
         if self.strong is None:
             self.strong = (np.zeros_like(self.writer), np.zeros_like(self.lane))
         self.strong[0][places] = numbers
@@ -259,6 +262,7 @@ class History:
             lanes: Lanes.
             read: Whether any of the places was read since its last write.
         """
+        self.writes += 1
         if self.strong is not None:
             self.strong[0][places] = 0
             self.several[places] = False

@@ -75,11 +75,11 @@ class Judge:
         undecided: What could not be decided, with the line of an access.
     """
 
-    def __init__(self, clocks: Clocks, entries: Entries, per_cta: int) -> None:
+    def __init__(self, clocks: Clocks, entries: Entries, per_cta: int, undecided: dict[str, int]) -> None:
         self.clocks = clocks
         self.entries = entries
         self.per_cta = per_cta
-        self.undecided: dict[str, int] = {}
+        self.undecided = undecided
 
     def read(self, access: Access) -> Iterator[Race]:
         """A read: earlier writes must be visible. It is not remembered."""

@@ -137,6 +137,8 @@ def _arrive_later(ins: Instruction) -> Op:
                 copies.wait_plain(lanes, None)
                 for observer in unit.cta.cluster.observers:
                     observer.arrived(phases, unit)
+                if unit.cta.cluster.races is not None:
+                    unit.cta.cluster.races.arrived(phases, unit, lanes, copies=True)
                 for _ in range(count):
                     after = mbarrier.complete_tx(phases.state, 1) if keeps_count else mbarrier.arrive(phases.state)
                     phases.change(after)
@@ -173,7 +175,8 @@ def store_async(ins: Instruction, program: Program) -> Op | None:
             def move(region: Region = region, start: int = int(offset[0]), raw: bytes = raw) -> None:
                 region.bytes[start : start + len(raw)] = np.frombuffer(raw, np.uint8)
 
-            Work(unit, line, move, barriers=((phases, size),), kind="st.async", size=size, writes=spans).issue()
+            told = ((phases, size),)
+            Work(unit, line, move, writes=spans, barriers=told, kind="st.async", size=size, lane=lane).issue()
 
     return Op((*target, *values, *barrier), run=run, machine=True)
 

@@ -114,7 +114,8 @@ def _reduce_async(ins: Instruction) -> Op | None:
                 old = region.bytes[word].view(new.dtype)
                 old[:] = update(old, new, None)
 
-            Work(unit, line, move, barriers=((phases, width),), kind="red.async", size=width, writes=spans).issue()
+            told = ((phases, width),)
+            Work(unit, line, move, writes=spans, barriers=told, kind="red.async", size=width, lane=lane).issue()
 
     return Op((*target, *value, *barrier), run=run, machine=True)
 

@@ -69,6 +69,8 @@ def _arrive(ins: Instruction) -> Op:
             phases = find(unit.cta.cluster, unit, place & 0xFFFF_FFFF, remote=True)
             for observer in unit.cta.cluster.observers:
                 observer.arrived(phases, unit)
+            if unit.cta.cluster.races is not None:
+                unit.cta.cluster.races.arrived(phases, unit, chosen)
             if expects:
                 _one_by_one(phases, chosen, _then(mbarrier.arrive_expect_tx, counts[0], drop=drop), tokens)
             else:

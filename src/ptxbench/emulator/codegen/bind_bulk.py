@@ -112,7 +112,9 @@ def _tensor(ins: Instruction) -> Op:
         for span in spans:
             _inside(span)
         barriers = tuple((phases, box.bytes) for phases in told)
-        Work(unit, line, move, writes=spans, barriers=barriers, kind="TMA load", size=box.bytes * len(targets)).issue()
+        work = Work(unit, line, move, writes=spans, barriers=barriers, kind="TMA load", lane=lane, outside=box)
+        work.size = box.bytes * len(targets)
+        work.issue()
 
     return _bound(sources, issue)
 
@@ -176,9 +178,8 @@ def _tensor_store(ins: Instruction, where: tuple[Any, ...], rank: int) -> Op:
                 return lambda: boxes_moved.reduce_box(box, memory, image, offset - start, operation)
             return lambda: boxes_moved.store_box(box, memory, image, offset - start)
 
-        work = Work(
-            unit, line, reads=(span,), fetch=fetch, kind="TMA reduction" if operation else "TMA store", size=box.bytes
-        )
+        kind = "TMA reduction" if operation else "TMA store"
+        work = Work(unit, line, reads=(span,), fetch=fetch, kind=kind, size=box.bytes, lane=lane, outside=box)
         Copies.of(unit).add_bulk(lane, work)
         work.issue()
 
@@ -233,9 +234,10 @@ def _linear(ins: Instruction) -> Op | None:
                 place[:] = combine(operation, type_, place, data) if operation else data
 
         barriers = tuple((phases, count) for phases in told)
-        Work(
-            unit, line, move, writes=spans, reads=reads, barriers=barriers, kind="bulk copy", size=count * len(targets)
-        ).issue()
+        outside = None if from_shared else (origin, count)
+        work = Work(unit, line, move, spans, reads, barriers, kind="bulk copy", lane=lane, outside=outside)
+        work.size = count * len(targets)
+        work.issue()
 
     return _bound(sources, issue)
 
@@ -262,9 +264,8 @@ def _linear_store(ins: Instruction) -> Op:
                 return lambda: bulk_copy(target, combine(operation, type_, target, data))
             return lambda: bulk_copy(target, data)
 
-        work = Work(
-            unit, line, reads=(span,), fetch=fetch, kind="bulk reduction" if operation else "bulk store", size=count
-        )
+        kind, there = "bulk reduction" if operation else "bulk store", (address, count)
+        work = Work(unit, line, reads=(span,), fetch=fetch, kind=kind, size=count, lane=lane, outside=there)
         Copies.of(unit).add_bulk(lane, work)
         work.issue()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ptxbench.emulator.codegen.bind import bind
@@ -10,6 +10,7 @@ from ptxbench.emulator.codegen.bind_stack import STACK_BYTES
 from ptxbench.emulator.codegen.block import BlockWriter, Constants, Step, slots_of, uses
 from ptxbench.emulator.codegen.ends import End, end_of, is_end, leave
 from ptxbench.emulator.codegen.liveness import live_out
+from ptxbench.emulator.codegen.op import Op
 from ptxbench.emulator.codegen.program import Block, Program, flatten
 from ptxbench.emulator.machine.blocks import RunBlock
 from ptxbench.emulator.machine.unit import Mask, Unit
@@ -20,6 +21,8 @@ _GROUP_WIDE = ("mma_async",)
 _WARPGROUP = 128
 _WARP = 32
 _MOST_LANES = 1024
+Watch = Callable[[Instruction, Op], Op]
+"""Adds something to how an instruction is executed."""
 
 
 class Compiled:
@@ -30,7 +33,8 @@ class Compiled:
         constants: What units must provide; grows as blocks are compiled.
     """
 
-    def __init__(self, module: Module, kernel: Function) -> None:
+    def __init__(self, module: Module, kernel: Function, watch: Watch | None = None) -> None:
+        self._watch = watch
         self.program: Program = flatten(module, kernel)
         # One more register for the carry flag of add.cc and its kin.
         self.program.types.append("pred")
@@ -65,7 +69,8 @@ class Compiled:
         if ends:
             end = end_of(instructions[-1], block, self.program)
         body = instructions[:-1] if ends else instructions
-        self._steps.append([Step(each, bind(each, self.program)) for each in body])
+        bound = [(each, bind(each, self.program)) for each in body]
+        self._steps.append([Step(each, self._watch(each, op) if self._watch else op) for each, op in bound])
         self._ends.append(end)
         for each in instructions:
             self._note(block, each)

@@ -49,7 +49,8 @@ def waiter_of(ins: Instruction) -> Maker | None:
 def _phase(ins: Instruction, block: Block, program: Program) -> Wait:
     """`mbarrier.try_wait` blocks until the phase is over; `test_wait` answers at once."""
     target, address, value = ins.operands[:3]
-    blocks, token = ins.modifiers[0] == "try_wait", "parity" not in ins.modifiers
+    words = ins.modifiers
+    blocks, token = words[0] == "try_wait", "parity" not in words
     slot = target.slot if isinstance(target, Register) else -1
     following, line = block.next, ins.line
 
@@ -60,7 +61,7 @@ def _phase(ins: Instruction, block: Block, program: Program) -> Wait:
     def run(unit: Unit, mask: Mask | None, answer: Answer) -> int:
         lanes = unit.full(mask)
         conditions = list(_conditions(unit, lanes, *answer))
-        wait = PhaseWait(unit, lanes, line, following, conditions, token, finish)
+        wait = PhaseWait(unit, lanes, line, following, conditions, token, finish, words)
         if not blocks:
             for phases, wanted, chosen in conditions:
                 done = wait.holds(phases, wanted)
@@ -143,6 +144,7 @@ def _cluster(ins: Instruction, block: Block, program: Program) -> Wait:
         lanes = unit.full(mask)
         barrier = unit.cta.cluster.barrier
         if barrier.ready(unit, lanes):
+            barrier.passed(unit, lanes)
             return following
         wait = Waiting(unit, lanes, line, following, barrier)
         barrier.waiting.append(wait)

@@ -29,6 +29,7 @@ class Cluster:
         changed: Grows with every change of memory or barriers that somebody else could see.
         refused: Whether it is known that no cluster is left to cancel.
         pending: Asynchronous work not yet landed, oldest first.
+        races: What looks for races, if anything does; it is told of lanes where observers are told of units.
     """
 
     def __init__(self, kernel: Kernel, number: int, places: list[Place], schedule: Schedule) -> None:
@@ -40,6 +41,7 @@ class Cluster:
         self.pending: deque[Any] = deque()
         self.barrier = ClusterBarrier(self)
         self.observers: list[Any] = []
+        self.races: Any = None
         self.ctas: list[Cta] = []
         self.ready: deque[Unit] = deque()
         self.pollers: list[Unit] = []

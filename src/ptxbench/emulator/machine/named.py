@@ -86,6 +86,8 @@ class NamedBarrier:
         observers = self.cta.cluster.observers
         for observer in observers:
             observer.barrier_arrive(self, unit, mask)
+        if self.cta.cluster.races is not None:
+            self.cta.cluster.races.barrier_arrived(self, unit, mask)
         if waiter is not None:
             self.waiting.append(waiter)
             unit.waits.append(waiter)
@@ -121,6 +123,8 @@ class NamedBarrier:
         self.rounds += 1
         for observer in self.cta.cluster.observers:
             observer.barrier_complete(self, [each.unit for each in waiting])
+        if self.cta.cluster.races is not None:
+            self.cta.cluster.races.barrier_passed(self, waiting)
         for each in waiting:
             each.release(answer)
 
@@ -166,6 +170,8 @@ class ClusterBarrier:
         self.arrived += int(np.count_nonzero(mask))
         for observer in self.cluster.observers:
             observer.cluster_arrive(unit)
+        if self.cluster.races is not None:
+            self.cluster.races.cluster_arrived(unit, mask)
         self.cluster.changed += 1
         self.settle()
 
@@ -187,9 +193,17 @@ class ClusterBarrier:
         self.rounds += 1
         for observer in self.cluster.observers:
             observer.cluster_complete()
+        if self.cluster.races is not None:
+            self.cluster.races.cluster_complete()
         waiting, self.waiting = self.waiting, []
         for each in waiting:
+            self.passed(each.unit, each.mask)
             each.release()
+
+    def passed(self, unit: Unit, mask: Mask) -> None:
+        """Lanes go on behind their wait."""
+        if self.cluster.races is not None:
+            self.cluster.races.cluster_passed(unit, mask)
 
     def describe(self) -> str:
         """For a report."""

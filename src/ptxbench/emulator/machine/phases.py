@@ -112,6 +112,7 @@ class PhaseWait:
         conditions: Barrier, parity or token, and the lanes that wait for it.
         token: Whether the values are tokens.
         finish: Called with (unit, lanes, answer) to write the predicate.
+        modifiers: Of the instruction.
         may_fail: Whether a false answer is allowed (`try_wait`).
     """
 
@@ -122,6 +123,7 @@ class PhaseWait:
     conditions: list[tuple[Phases, int, Mask]]
     token: bool
     finish: Callable[[Unit, Mask, bool], None]
+    modifiers: tuple[str, ...] = ()
     may_fail: bool = True
 
     def poke(self, unit: Unit, patience: int) -> bool:
@@ -149,6 +151,9 @@ class PhaseWait:
         for phases in seen:
             for observer in self.unit.cta.cluster.observers:
                 observer.phase_seen(phases, self.unit)
+            if self.unit.cta.cluster.races is not None:
+                lanes = np.logical_or.reduce([mask for each, _, mask in self.conditions if each is phases])
+                self.unit.cta.cluster.races.phase_seen(phases, self.unit, lanes, self.modifiers)
 
     def holds(self, phases: Phases, value: int) -> bool:
         """Whether a phase is over, by parity or token."""

@@ -19,6 +19,7 @@ from ptxbench.emulator.machine.phases import Phases
 from ptxbench.emulator.machine.unit import Mask, Unit
 
 if TYPE_CHECKING:
+    from ptxbench.emulator.async_.boxes import Box
     from ptxbench.emulator.machine.cluster import Cluster
     from ptxbench.emulator.machine.cta import Cta
 
@@ -62,9 +63,15 @@ class Work:
     kind: str = "copy"
     size: int = 0
     """Bytes that move."""
+    lane: int = 0
+    """Which lane of the unit issued it."""
+    outside: Box | tuple[int, int] | None = None
+    """Global memory that it reads or writes: a box, or address and bytes."""
     landed: bool = False
     records: list[Any] = field(default_factory=list)
     """What the checks remember of its writes."""
+    traces: list[int] = field(default_factory=list)
+    """What the check for races remembers of it."""
 
     @property
     def signals(self) -> bool:
