@@ -10,7 +10,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
 
 from ptxbench.cli.reference import reference_file, reference_kernel
@@ -103,7 +105,8 @@ def run_demo() -> int:
     right = 0
     for number, judged in enumerate(_judge_all(), 1):
         right += judged.as_expected
-        console.print(*_paragraph(number, judged), sep="\n")
+        for part in _paragraph(number, judged):
+            console.print(part)
     verdicts = f"{right} of {len(CASES)} verdicts are as they should be"
     console.print(f"[bold]{verdicts}[/]: right kernels pass, and each mistake is found with its line.")
     console.print(
@@ -142,27 +145,47 @@ def _changed(source: str, change: tuple[str, str]) -> str:
     return source.replace(before, after)
 
 
-def _paragraph(number: int, judged: Judged) -> Iterator[Text]:
+def _paragraph(number: int, judged: Judged) -> Iterator[RenderableType]:
     verdict, state = judged.verdict, judged.verdict.status.state
-    line = Text(f"{number}. {judged.case.title}  ({judged.seconds:.0f} s)\n   ", "bold")
-    line.append(state.value, STATE_STYLES[state])
-    line.append(f"  {status_sentence(verdict)}", "not bold")
+    yield Text(f"{number}. {judged.case.title}  ({judged.seconds:.0f} s)", "bold")
+    body = Table.grid(padding=(0, 1))
+    body.add_column(min_width=6)
+    body.add_column(ratio=1)
+    body.add_row(Text(state.value, STATE_STYLES[state]), _headline(verdict))
+    for word, text in _lines(verdict):
+        body.add_row(Text(word, "dim"), text)
     if not judged.as_expected:
-        line.append(f"\n   this is a fault of ptxbench: {judged.case.expected.value} was expected", "bold red")
-    yield line
-    if state is State.PASSED:
-        work = verdict.stages.profile.work
-        share = f"{work.target_mma:.2f} of the required work by wgmma; " if work else ""
-        needed = "spoiling its results spoils the output" if verdict.layers.target.necessity.state == "yes" else ""
-        yield Text(f"   {share}{needed}")
-    for finding in _findings(verdict)[:2]:
-        place = f"{finding.place}: " if finding.place else ""
-        yield Text(f"   {place}{finding.kind}: {finding.message}")
-        if finding.state:
-            yield Text(f"   {finding.state[0]}", "dim")
-        if finding.hint:
-            yield Text(f"   to do: {finding.hint}", "dim")
-    yield Text("")
+        fault = f"this is a fault of ptxbench: {judged.case.expected.value} was expected"
+        body.add_row(Text("fault:", "bold red"), fault)
+    yield Padding(body, (0, 0, 1, 3))
+
+
+def _headline(verdict: Verdict) -> str:
+    """The status in one sentence; a finding that says the same more fully follows."""
+    status = verdict.status
+    first = next(iter(_findings(verdict)), None)
+    if (
+        status.stage is not None
+        and first is not None
+        and (status.reason is None or first.kind in status.reason.message)
+    ):
+        return f"at {status.stage.value}: {first.kind}"
+    return status_sentence(verdict)
+
+
+def _lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
+    """What is worth knowing beyond the status: (a word, a sentence)."""
+    work = verdict.stages.profile.work
+    if work is not None:
+        over = ", for its tiles reach beyond this small size" if work.target_mma > 1 else ""
+        yield "work:", f"{work.target_mma:.0%} of the required multiplications done by wgmma{over}"
+    if verdict.layers.target.necessity.state == "yes":
+        yield "needed:", "with the results of wgmma spoilt, or what TMA moves, the output is wrong"
+    for finding in _findings(verdict)[:1]:
+        yield "where:", finding.place
+        kind = "" if finding.kind in _headline(verdict) else f"{finding.kind}: "
+        yield "what:", kind + (finding.state[0] if finding.state else finding.message)
+        yield "to do:", finding.hint
 
 
 def _findings(verdict: Verdict) -> tuple[SanitizerFinding, ...]:
