@@ -16,14 +16,26 @@ from ptxbench.emulator.codegen.scalar.half import narrow
 from ptxbench.emulator.codegen.scalar.rounding import F64, canonical, flush16, flush32
 
 _LARGE_DIVISOR = 2.0**126
+_TURN = np.float64(np.float32(0.15915494))
+
+
+def _angle(x: F64) -> F64:
+    """The angle that the device takes: a number of turns, cut to float32, of which the fraction counts."""
+    turns = x * _TURN
+    near = turns.astype(np.float32)
+    cut = np.where(np.abs(near) > np.abs(turns), np.nextafter(near, np.float32(0)), near).astype(np.float64)
+    made: F64 = np.copysign(2 * np.pi * (cut - np.trunc(cut)), x)
+    return made
+
+
 _FUNCTIONS: dict[str, Callable[[F64], F64]] = {
     "ex2": np.exp2,
     "lg2": np.log2,
     "rcp": np.reciprocal,
     "rsqrt": lambda x: 1.0 / np.sqrt(x),
     "sqrt": np.sqrt,
-    "sin": np.sin,
-    "cos": np.cos,
+    "sin": lambda x: np.sin(_angle(x)),
+    "cos": lambda x: np.cos(_angle(x)),
     "tanh": np.tanh,
 }
 
