@@ -78,11 +78,11 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("given", FORMS, ids=str)
 def test_every_block_has_its_factor(
-    form: tuple[str, str, tuple[str, str], tuple[str, int, tuple[int, int]]],
+    given: tuple[str, str, tuple[str, str], tuple[str, int, tuple[int, int]]],
 ) -> None:
-    case, expected = kernel(*form)
+    case, expected = kernel(*given)
     ran = case.run(wait=AFTER, allocate=128)
     assert not ran.result.error
     assert not ran.result.findings

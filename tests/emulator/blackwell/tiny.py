@@ -18,6 +18,8 @@ from ptxbench.emulator.ptx.parse import parse
 from ptxbench.settings import Settings
 from ptxbench.toolchain.toolkit import find_toolkit
 
+EXECUTED: set[str] = set()
+"""Mnemonics that threads executed since somebody cleared this."""
 SCHEDULES = ("late", "eager", "seed 1", "seed 2", "seed 3")
 _HEAD = """.version 9.0
 .target sm_100a
@@ -109,6 +111,7 @@ def run(
     )
     module = parse(text(body, per_thread=per_thread, shared=shared))
     result = run_launch(module, launch, memory, Policy(tuple(schedules), **more))
+    EXECUTED.update(each.name for each in result.counts if each.threads)
     return Ran(result, np.frombuffer(memory.read(out, 4 * count), np.uint32))
 
 
