@@ -82,13 +82,14 @@ def emulate(
     ] = None,
     numerics: Annotated[str, typer.Option(help="Tensor cores: fast, or exact as an H200 rounds.")] = "fast",
     trace: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a timeline for Perfetto.")] = None,
+    races: Annotated[bool, typer.Option("--races", help="Look for races, lane by lane, on global memory too.")] = False,
     json: Json = False,
 ) -> None:
     """Call one kernel once on the emulator and show what it did."""
     from ptxbench.cli.emulating import EmulationOrder, emulate_kernel
 
     schedules = tuple(schedule or ("late",))
-    raise typer.Exit(emulate_kernel(EmulationOrder(kernel, task, workload, schedules, numerics, trace, json)))
+    raise typer.Exit(emulate_kernel(EmulationOrder(kernel, task, workload, schedules, numerics, trace, json, races)))
 
 
 @app.command()

@@ -7,7 +7,7 @@ import json as encoder
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -43,6 +43,7 @@ class EmulationOrder:
     numerics: str = "fast"
     trace: Path | None = None
     json: bool = False
+    races: bool = False
 
 
 def emulate_kernel(order: EmulationOrder) -> int:
@@ -71,7 +72,8 @@ def _policy(order: EmulationOrder, settings: Settings) -> Policy:
             raise CommandError(f"{name!r} is not a schedule.", "Use late, eager, or 'seed N'.")
     if order.numerics not in ("fast", "exact"):
         raise CommandError(f"{order.numerics!r} is no way of computing.", "Use fast or exact.")
-    return Policy(schedules=order.schedules, numerics=order.numerics, others=0, seconds=settings.device_timeout)
+    how = Policy(schedules=order.schedules, numerics=order.numerics, races=order.races)
+    return replace(how, others=0, seconds=settings.device_timeout)
 
 
 def _call(order: EmulationOrder, settings: Settings) -> Call:

@@ -83,7 +83,7 @@ class EmulatedEvaluator:
     Attributes:
         settings: What the environment decides.
         thoroughness: `quick`: one draw, the whole grid late, further schedules on the first clusters; `thorough`: all
-            draws, all schedules whole, and the other small workloads.
+            draws, all schedules whole, races on the first draw, and the other small workloads.
     """
 
     settings: Settings
@@ -161,6 +161,7 @@ class EmulatedEvaluator:
         return Policy(
             schedules=("late", *_FURTHER) if further or thorough else ("late",),
             others=0 if thorough else 4,
+            races=thorough and further,
             seconds=_PATIENCE * self.settings.device_timeout * growth,
         )
 

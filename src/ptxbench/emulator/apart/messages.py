@@ -32,6 +32,7 @@ class How(Value):
     schedules: tuple[str, ...]
     numerics: str
     checks: bool
+    races: bool
     first: int
     others: int
     limit: int

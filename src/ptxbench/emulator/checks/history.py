@@ -21,7 +21,7 @@ _MOST_WAITING = 1 << 22
 """Places of reads that are kept as they came before they are sorted in."""
 _MOST_ENTRIES = 1 << 25
 _MOST_KNOWN = 4096
-_ARRAYS = ("column", "time", "kind", "cluster", "owner", "scope")
+_ARRAYS = ("column", "time", "kind", "cluster", "owner", "scope", "engine")
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Entries:
         time: When; `NEVER` while it is not over.
         kind: Number of its kind in `kinds`.
         scope: As `Kind.scope`.
+        engine: As `Kind.engine`, as a bool.
         cluster: Number of the cluster.
         owner: The thread that did or issued it; of a warp its first.
         full: Whether there are too many; what comes then is not remembered.
@@ -68,8 +69,9 @@ class Entries:
         self.cluster: Ints
         self.owner: Ints
         self.scope: Ints
+        self.engine: NDArray[np.bool_]
         for name in _ARRAYS:
-            setattr(self, name, np.zeros(1024, np.int32))
+            setattr(self, name, np.zeros(1024, np.bool_ if name == "engine" else np.int32))
 
     def add(self, kind: Kind, cluster: int, column: int, time: int, owner: int) -> int:
         """The number of an access, new or that of an equal one."""
@@ -93,6 +95,7 @@ class Entries:
         self.count += 1
         self.column[place], self.time[place], self.kind[place] = column, time, number
         self.cluster[place], self.scope[place], self.owner[place] = cluster, kind.scope, owner
+        self.engine[place] = kind.engine
         if len(self._latest) > _MOST_KNOWN:
             self._latest.clear()
         self._latest[key] = place
@@ -141,12 +144,12 @@ class History:
     # Reads.
 
     def read_by_lanes(self, places: Ints, threads: Ints, numbers: Ints, clocks: Clocks) -> None:
-        """Remember reads of lanes of the cluster: one place, thread and entry each."""
+        """Remember reads of lanes of the cluster: one place, thread and entry each, by ascending threads."""
         if not self.rows or self.entries.scope[numbers].any():
             self.read_by_few(places, threads, numbers)
             return
         rows, bits = threads // WARP, np.uint32(1) << (threads % WARP).astype(np.uint32)
-        self.read_by.update(np.unique(rows).tolist())
+        self.read_by.update(range(int(rows[0]), int(rows[-1]) + 1))
         old = self.reader[rows, places]
         if not (old == numbers).all():
             times = self.entries.time

@@ -222,8 +222,11 @@ class Engines:
         """`wgmma.wait_group`."""
         checks = self.checks
         groups = self._groups(self.products, checks.base(unit))
+        threads = checks.threads(unit, unit.live)
+        # All lanes of a warp are here, and what they loaded for the products has come.
+        for warp in np.unique(threads // WARP).tolist():
+            checks.order.converge(threads[threads // WARP == warp], visible=False)
         if groups.commits > newest:
-            threads = checks.threads(unit, None)
             checks.clocks.acquire(threads, checks.clocks.mark(groups.read, groups.commits - newest))
 
     def _read_operand(self, unit: Unit, where: tuple[int, Any], kind: Kind, end: tuple[int, int]) -> None:

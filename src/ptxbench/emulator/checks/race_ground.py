@@ -143,6 +143,9 @@ def by_rank(addresses: Ints) -> Iterator[tuple[int, Ints, Ints]]:
     """Shared addresses by the rank of the CTA whose memory they name: rank, offsets, their numbers."""
     ranks = addresses.astype(np.int64) >> RANK_SHIFT
     offsets = addresses.astype(np.int64) & OFFSET_MASK
+    if (ranks == ranks[0]).all():
+        yield int(ranks[0]), offsets, np.arange(offsets.size)
+        return
     for rank in np.unique(ranks).tolist():
         mine = np.flatnonzero(ranks == rank)
         yield int(rank), offsets[mine], mine

@@ -146,6 +146,8 @@ def _matrix(ins: Instruction, op: Op) -> Op:
         threads = (races.base(unit) + warps[:, None] * WARP + np.arange(rows.shape[1])).ravel()
         if threads.size:
             races.touch_all(touch, threads, rows[warps].ravel())
+            if not stores:
+                races.converged(unit, mask, visible=False)
 
     return _behind(op, tell)
 

@@ -125,6 +125,10 @@ class Judge:
         strong = self._strong(access, by[where], numbers[where], lanes[where])
         if strong.any() and write:
             access.history.several[_at(access.places, where[strong])] = True
+        if write:
+            # The end of a copy is the end of its writes: whatever comes behind it in order writes later.
+            ended = self.entries.engine[numbers[where]] & self._known(by[where], ORDERED, numbers[where], lanes[where])
+            strong |= ended
         where = where[~strong]
         yield from self._named(access, where, numbers[where], lanes[where].astype(np.int64), (True, write))
 
