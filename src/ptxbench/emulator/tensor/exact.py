@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxbench.emulator.codegen.scalar.floating import fma_f32
 from ptxbench.emulator.tensor.fast import to_f16, to_f32
 from ptxbench.emulator.tensor.formats import FORMATS, NOTHING, Bits, Format, Parts, parts
 
@@ -121,6 +122,24 @@ def split_eight_bit(a: Bits, b: Bits, types: tuple[Format, Format], addend: Bits
     low = fused(a[..., first], b[..., first], types, None, step)
     high = fused(a[..., ~first], b[..., ~first], types, as_f32(low), step)
     total = as_f32(high) + as_f32(addend)
+    return to_f16(total) if half else to_f32(total)
+
+
+@np.errstate(all="ignore")
+def chained(a: Bits, b: Bits, addend: NDArray[np.float32], half: bool) -> Bits:
+    """float16 products of mma.sync.m8n8k4, for which Hopper has no unit: float32 fused multiply-adds along K, then C.
+
+    Args:
+        a: Element bits [..., M, K].
+        b: Element bits [..., N, K].
+        addend: C as float32, [..., M, N].
+        half: Whether the result is rounded to float16.
+    """
+    left, right = as_f32(a), as_f32(b)
+    total = np.zeros((), np.float32)
+    for k in range(a.shape[-1]):
+        total = fma_f32(left[..., :, None, k], right[..., None, :, k], total, "rn")
+    total = total + addend
     return to_f16(total) if half else to_f32(total)
 
 

@@ -88,7 +88,7 @@ class QuadPairMma:
         addend = exact.as_f32(_accumulator(self.addend.bits).matrix(_grouped(c)))
         half = self.result.bits == 16
         if mode == "exact":
-            made = exact.fused(left, right, _F16, addend, exact.WIDE_HALF if half else exact.WIDE)
+            made = exact.chained(left, right, addend, half)
         else:
             total = fast.product(left, right, _F16) + addend
             made = fast.to_f16(total) if half else fast.to_f32(total)

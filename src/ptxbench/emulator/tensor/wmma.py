@@ -204,7 +204,11 @@ class Wmma:
     def _floating(self, a: Bits, b: Bits, c: Bits, mode: str) -> Bits:
         addend = exact.as_f32(c)
         half = self.result.bits == 16
-        if mode == "exact":
+        if mode == "exact" and self.types[0].name == "tf32":
+            # The device takes two steps of four along K.
+            first = exact.fused(a[..., :4], b[..., :4], self.types, addend, exact.WIDE)
+            made = exact.fused(a[..., 4:], b[..., 4:], self.types, exact.as_f32(first), exact.WIDE)
+        elif mode == "exact":
             made = exact.fused(a, b, self.types, addend, exact.WIDE_HALF if half else exact.WIDE)
         else:
             total = fast.product(a, b, self.types) + addend

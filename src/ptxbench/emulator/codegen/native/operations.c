@@ -200,7 +200,7 @@ UNARY(rsqrt_f32, u32, f32, made((f32)(1.0 / sqrt((f64)x))))
 
 BINARY(pack_bf16, u32, u32, u32, nearest_bf16(x) << 16 | nearest_bf16(y))
 UNARY(bf16_f32, u16, u32, nearest_bf16(x))
-UNARY(f32_bf16, u32, u16, made(float_of((u32)x << 16)))
+UNARY(f32_bf16, u32, u16, (u32)x << 16)
 UNARY(f32_u32, u32, u32, bits_of((f32)x))
 UNARY(f32_s32, u32, s32, bits_of((f32)x))
 UNARY(u32_f32, u32, f32, to_u32(x))

@@ -46,7 +46,7 @@ def unary(form: Form) -> ScalarOp | None:
         return None
     function = _FUNCTIONS[form.ins.opcode]
     if form.type == "f64":
-        return same(_upper_half(function, form.ftz), "f64", 1)
+        return same(_upper_half(function) if form.ftz else _whole(function), "f64", 1)
     if form.type == "f32":
         return same(_single(function, form), "f32", 1)
     type_ = form.type.removesuffix("x2")
@@ -81,18 +81,23 @@ def _flushed(bits: Bits, type_: str) -> Bits:
     return np.where((bits & np.uint16(0x7F80)) == 0, bits & np.uint16(0x8000), bits)
 
 
-def _upper_half(function: Callable[[F64], F64], ftz: bool) -> Run:
-    """`rcp` and `rsqrt` on float64 give the upper 32 bits of a result only; the others are zero."""
-    sign, top = np.uint64(1 << 63), np.uint64(0x7FF << 52)
+def _upper_half(function: Callable[[F64], F64]) -> Run:
+    """`rcp` and `rsqrt` with `.ftz` on float64 know the upper 32 bits only, of the operand and of the result."""
+    sign, top, upper = np.uint64(1 << 63), np.uint64(0x7FF << 52), np.uint64(0xFFFFFFFF00000000)
 
     def flushed(bits: Bits) -> Bits:
-        return np.where((bits & top) == 0, bits & sign, bits) if ftz else bits
+        return np.where((bits & top) == 0, bits & sign, bits & upper)
 
     def run(a: Bits) -> Bits:
-        made = np.asarray(function(flushed(a).view(np.float64))).view(np.uint64)
-        return flushed(made & np.uint64(0xFFFFFFFF00000000))
+        value = np.asarray(function(flushed(a).view(np.float64)))
+        return np.where(np.isnan(value), np.uint64(0x7FFFFFFF00000000), flushed(value.view(np.uint64)))
 
     return run
+
+
+def _whole(function: Callable[[F64], F64]) -> Run:
+    """`rsqrt` on float64: refined to all bits but perhaps the last."""
+    return lambda a: np.asarray(function(a.view(np.float64))).view(np.uint64)
 
 
 def divide(form: Form) -> ScalarOp | None:

@@ -130,12 +130,16 @@ def _mask(length: Bits) -> Bits:
 
 
 def extract(form: Form) -> ScalarOp:
-    """`bfe`: a field; what lies beyond the top is the sign (of the field's last bit) or zero."""
+    """`bfe`: a field; what lies beyond the top is the sign (of the field's last bit) or zero.
+
+    Of position and length an H200 takes the low 8 bits where the field is of 32 bits, and all where it is of 64.
+    """
     size, negative, name = width(form.type), form.type[0] == "s", dtype(form.type)
+    taken = np.uint32(255 if size == 32 else 0xFFFFFFFF)
 
     def run(a: Bits, position: Bits, length: Bits) -> Bits:
-        low = (position & np.uint32(255)).astype(np.int64)
-        count = (length & np.uint32(255)).astype(np.int64)
+        low = (position & taken).astype(np.int64)
+        count = (length & taken).astype(np.int64)
         extended = a.astype(np.uint64)
         inside = np.where(low >= size, np.uint64(0), extended >> np.minimum(low, size - 1).astype(np.uint64))
         kept = inside & _mask(count)
@@ -149,13 +153,14 @@ def extract(form: Form) -> ScalarOp:
 
 
 def insert(form: Form) -> ScalarOp:
-    """`bfi`: a field of a put into b, clipped at the top."""
+    """`bfi`: a field of a put into b, clipped at the top; position and length count as those of `bfe`."""
     name = dtype(form.type)
+    taken = np.uint32(255 if width(form.type) == 32 else 0xFFFFFFFF)
 
     def run(a: Bits, b: Bits, position: Bits, length: Bits) -> Bits:
-        low = (position & np.uint32(255)).astype(np.int64)
+        low = (position & taken).astype(np.int64)
         by = np.minimum(low, 63).astype(np.uint64)
-        mask = np.where(low > 63, np.uint64(0), _mask((length & np.uint32(255)).astype(np.int64)) << by)
+        mask = np.where(low > 63, np.uint64(0), _mask((length & taken).astype(np.int64)) << by)
         return ((b & ~mask) | ((a.astype(np.uint64) << by) & mask)).astype(name)
 
     return ScalarOp(run, (form.type, form.type, "u32", "u32"), (form.type,))

@@ -25,6 +25,8 @@ from ptxbench.emulator.codegen.scalar.small import SMALL, encode
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
 _ROUNDS = ("rni", "rzi", "rmi", "rpi")
+_CANONICAL = np.uint64(0x7FFFFFFFE0000000).view(np.float64)
+"""The float32 NaN of arithmetic, as float64."""
 _NOT_PLAIN = {"rz", "rm", "rp", "relu", "satfinite", "sat", "ftz"}
 
 
@@ -152,22 +154,43 @@ def _narrowed(value: F64, to: str, mode: str, form: Form) -> Bits:
 def _between_floats(form: Form, to: str, of: str) -> Run:
     whole = form.one_of(*_ROUNDS)
     mode = "rna" if "rna" in form.words else form.rounding
-    if to == "tf32" and mode == "rna" and "satfinite" not in form.words:
-        return _tie_away
+    if to == "tf32" and mode == "rna":
+        return _tie_away_finite if "satfinite" in form.words else _tie_away
+    if (to, of) == ("f32", "f32") and not form.words & {*_ROUNDS, "sat", "ftz"}:
+        return lambda a: a
+    if (to, of) == ("f32", "bf16") and not form.words & {"sat", "ftz"}:
+        return lambda a: a.astype(np.uint32) << np.uint32(16)
     if of == "f32" and to in ("f16", "bf16") and not form.words & _NOT_PLAIN:
         return nearest_f16 if to == "f16" else nearest_bf16
 
     ftz = form.ftz and of != "f16"  # it concerns float32 alone; a subnormal float16 is a normal float32
+    if to == "f16" and mode in ("rm", "rp"):
+        ftz = False  # the device has no such instruction with .ftz
+
+    keeps = of == "f64" and "sat" not in form.words
 
     def run(a: Bits) -> Bits:
         value = floats(a, of, ftz).astype(np.float64)
         if whole:
             value = to_integral(value, whole)
         if to != "f64":
-            return _narrowed(value, to, mode, form)
+            made = _narrowed(value, to, mode, form)
+            return np.where(np.isnan(value), _nan(a, to), made) if keeps and np.isnan(value).any() else made
+        if ftz:
+            value = np.where(np.isnan(value), _CANONICAL, value)
         return np.asarray(saturate(np.asarray(value)) if "sat" in form.words else value).view(np.uint64)
 
     return run
+
+
+def _nan(bits: Bits, to: str) -> Bits:
+    """float64 NaNs cut to a narrower format, and quiet."""
+    size, fraction = {"f32": (32, 23), "f16": (16, 10), "bf16": (16, 7)}[to]
+    sign = (bits >> np.uint64(63)) << np.uint64(size - 1)
+    top = ((1 << (size - 1 - fraction)) - 1) << fraction | 1 << (fraction - 1)
+    payload = (bits >> np.uint64(52 - fraction)) & np.uint64((1 << fraction) - 1)
+    made: Bits = (sign | np.uint64(top) | payload).astype(f"u{size // 8}")
+    return made
 
 
 def nearest_f16(a: Bits) -> Bits:
@@ -180,6 +203,13 @@ def _tie_away(a: Bits) -> Bits:
     finite = (a & np.uint32(0x7F800000)) != np.uint32(0x7F800000)
     made: Bits = np.where(finite, a + np.uint32(0x1000), a) & np.uint32(0xFFFFE000)
     return made
+
+
+def _tie_away_finite(a: Bits) -> Bits:
+    """`cvt.rna.satfinite.tf32.f32`: what is not finite after rounding, NaNs too, loses one unit of the last place."""
+    made = _tie_away(a)
+    beyond = (made & np.uint32(0x7FFFFFFF)) >= np.uint32(0x7F800000)
+    return np.where(beyond, made - np.uint32(0x2000), made)
 
 
 BUILDERS = {"cvt": (convert,)}

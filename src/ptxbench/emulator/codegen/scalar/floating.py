@@ -98,7 +98,10 @@ def add(form: Form) -> ScalarOp | None:
     mode, minus = form.rounding, form.ins.opcode == "sub"
     wide = double.add(mode)
     if minus:
-        return _built(form, 2, lambda a, b: add_f32(a, -b, mode), lambda a, b: wide(a, -b))
+        # A NaN is handed on as it is, sign and all.
+        return _built(
+            form, 2, lambda a, b: add_f32(a, -b, mode), lambda a, b: wide(a, np.where(np.isnan(b), b, np.negative(b)))
+        )
     return _built(form, 2, lambda a, b: add_f32(a, b, mode), wide)
 
 
@@ -139,13 +142,18 @@ def square_root(form: Form) -> ScalarOp | None:
 
 
 def negate(form: Form) -> ScalarOp | None:
-    """`neg`; a float32 NaN becomes canonical."""
-    return _built(form, 1, np.negative, np.negative)
+    """`neg`; a float32 NaN becomes canonical, a float64 one quiet."""
+    return _built(form, 1, np.negative, _but_nan(np.negative))
 
 
 def absolute(form: Form) -> ScalarOp | None:
-    """`abs`; a float32 NaN becomes canonical."""
-    return _built(form, 1, np.abs, np.abs)
+    """`abs`; a float32 NaN becomes canonical, a float64 one quiet."""
+    return _built(form, 1, np.abs, _but_nan(np.abs))
+
+
+def _but_nan(function: Callable[[F64], F64]) -> Callable[[F64], F64]:
+    """The function on numbers; NaNs keep their sign and payload, but are quiet."""
+    return lambda a: np.where(np.isnan(a), a + 0.0, function(a))
 
 
 def copysign(form: Form) -> ScalarOp:
@@ -155,14 +163,14 @@ def copysign(form: Form) -> ScalarOp:
 
 
 def testp(form: Form) -> ScalarOp:
-    """`testp`: what kind of number it is."""
+    """`testp`: what kind of number it is; a zero is normal on an H200."""
     floats, smallest = {"f32": (np.float32, 2.0**-126), "f64": (np.float64, 2.0**-1022)}[form.type]
     tests: dict[str, Run] = {
         "finite": np.isfinite,
         "infinite": np.isinf,
         "number": lambda x: ~np.isnan(x),
         "notanumber": np.isnan,
-        "normal": lambda x: np.isfinite(x) & (np.abs(x) >= smallest),
+        "normal": lambda x: np.isfinite(x) & ((np.abs(x) >= smallest) | (x == 0)),
         "subnormal": lambda x: (x != 0) & (np.abs(x) < smallest),
     }
     test = tests[form.one_of(*tests)]
