@@ -21,6 +21,7 @@ from ptxbench.emulator.checks.shadow import (
     Places,
     Shadow,
     Write,
+    chunks_of,
     different,
     span,
     span_words,
@@ -136,9 +137,10 @@ class Hazards(Observer):
         shadow, words = self.shadows[id(region)], words_of(offsets, size)
         actor, line = self.actor(unit), unit.line
         if write:
+            places = (chunks_of(offsets, size), words)
             if not self.alone or shadow.read_by_copies:
-                self._overwrite(shadow, (words >> 2, words), actor, line, "a store")
-            shadow.store(words, actor.row, actor.time, line)
+                self._overwrite(shadow, places, actor, line, "a store")
+            shadow.store(places, actor.row, actor.time, line)
             actor.wrote(unit.full(unit.mask))
             return
         # Neighbours in one word that are smaller than it cannot be told apart; they count as in order.
@@ -229,7 +231,7 @@ class Hazards(Observer):
         """The reads of these products are over; those of later ones into the same bytes are not."""
         actor, shadow = self.actor(unit), self.shadow(unit.cta)
         actor.looked.clear()
-        if shadow.loaded:
+        if shadow.loads.size:
             actor.loads_over()
         for places, line in _runs(products):
             shadow.read(places, actor.row, actor.time, line)

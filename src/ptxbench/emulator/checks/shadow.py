@@ -58,7 +58,8 @@ class Shadow:
         stored: Per word the number of the last store that wrote it.
         reads: Per unit and chunk the time of the last read by the async proxy; `PENDING` while one is not over.
         loads: Per unit and word the time of the last load.
-        lines: PTX lines of those reads, and of those loads.
+        lines: PTX lines of those reads.
+        load_lines: PTX lines of those loads.
     """
 
     def __init__(self, cta: Cta, rows: int) -> None:
@@ -68,10 +69,11 @@ class Shadow:
         self.copied = np.zeros(size // CHUNK, np.int32)
         self.stored = np.zeros(size // WORD, np.int32)
         self.reads = np.zeros((rows, size // CHUNK), np.int32)
-        self.loads = np.zeros((rows, size // WORD), np.int32)
-        self.lines = (np.zeros((rows, size // CHUNK), np.int32), np.zeros((rows, size // WORD), np.int32))
+        self.lines = np.zeros((rows, size // CHUNK), np.int32)
+        # Loads are kept from the first one on: many kernels have none.
+        self.loads = np.zeros((rows, 0), np.int32)
+        self.load_lines = self.loads
         self.writes: list[Write | None] = [None]
-        self.loaded = False
         self.read_by_copies = False
         self._latest: tuple[tuple[int, int, int], int] = ((-1, -1, -1), 0)
 
@@ -85,15 +87,16 @@ class Shadow:
         else:
             self.copied[span(start, size)] = number
 
-    def store(self, words: NDArray[Any], row: int, time: int, line: int) -> None:
-        """Remember a store of a unit; stores of one instruction at one time are one."""
+    def store(self, places: tuple[NDArray[Any], NDArray[Any]], row: int, time: int, line: int) -> None:
+        """Remember a store of a unit to chunks and words; stores of one instruction at one time are one."""
+        chunks, words = places
         key, number = self._latest
         if key != (row, time, line):
             self.writes.append(Write(row, time, line))
             number = len(self.writes) - 1
             self._latest = ((row, time, line), number)
         self.stored[words] = number
-        self.writer[words >> 2] = number
+        self.writer[chunks] = number
 
     def writers(self, chunks: Places) -> list[int]:
         """The numbers of the last writes of these chunks."""
@@ -108,26 +111,28 @@ class Shadow:
         """Remember a read by the async proxy."""
         self.read_by_copies = True
         self.reads[row, chunks] = time
-        self.lines[0][row, chunks] = line
+        self.lines[row, chunks] = line
 
     def load(self, words: NDArray[Any], row: int, time: int, line: int) -> None:
         """Remember a load of lanes."""
-        self.loaded = True
+        if not self.loads.size:
+            self.loads = np.zeros((len(self.loads), self.stored.size), np.int32)
+            self.load_lines = np.zeros_like(self.loads)
         self.loads[row, words] = time
-        self.lines[1][row, words] = line
+        self.load_lines[row, words] = line
 
     def readers(self, chunks: Places, words: Places) -> list[tuple[int, int, int, int, bool]]:
         """Reads that may matter to whoever overwrites these bytes: unit, time, PTX line, first byte, whether
         it is a load; one per unit and sort."""
         found = []
-        sides = [(self.reads, chunks, 0, CHUNK)]
-        if self.loaded:
-            sides.append((self.loads, words, 1, WORD))
-        for times, places, side, size in sides:
+        sides = [(self.reads, self.lines, chunks, CHUNK)]
+        if self.loads.size:
+            sides.append((self.loads, self.load_lines, words, WORD))
+        for times, lines, places, size in sides:
             for row, latest, where in _latest(times, places):
-                line = int(self.lines[side][row, places][where])
+                line = int(lines[row, places][where])
                 first = (places.start + where) if isinstance(places, slice) else int(places[where])
-                found.append((row, latest, line, first * size, side == 1))
+                found.append((row, latest, line, first * size, size == WORD))
         return found
 
 
@@ -147,6 +152,15 @@ def different(numbers: NDArray[np.int32], places: Places = slice(None)) -> list[
     if native is not None:
         return native.distinct(numbers, places if isinstance(places, slice) else places.ravel())
     made: list[int] = np.unique(numbers[places]).tolist()
+    return made
+
+
+def chunks_of(offsets: NDArray[Any], size: int) -> NDArray[Any]:
+    """The chunks that accesses of `size` bytes touch."""
+    chunks: NDArray[Any] = offsets >> offsets.dtype.type(4)
+    if size <= CHUNK:
+        return chunks
+    made: NDArray[Any] = np.concatenate([chunks + chunks.dtype.type(step) for step in range(size // CHUNK)])
     return made
 
 
