@@ -1,4 +1,4 @@
-"""Records what the CUDA runtime of a GPU tells the honest host code of tests/emulator/host/calls.cu.
+"""Records what the CUDA runtime of a GPU tells the honest host code of tests/emulator/host/calls.cu, and its codes.
 
 python emulator_host.py LIBRARY FUNCTION     # in a child: calls one function, prints a line of JSON
 """
@@ -21,6 +21,8 @@ from ptxbench.settings import Settings  # noqa: E402
 from ptxbench.toolchain.build import build  # noqa: E402
 
 CALLS = ROOT / "tests" / "emulator" / "host" / "calls.cu"
+CODES = ROOT / "tests" / "emulator" / "agreement" / "codes.cu"
+"""Its one function, `codes`, raises an error that lists what each call returned."""
 FUNCTIONS = (
     *("launches", "clusters", "shared_memory", "bad_shapes", "memory", "order", "queries", "tensor_maps"),
     *("driver_launch", "reads_back", "calls_back", "uses_threads"),
@@ -38,18 +40,24 @@ def call(library: str, name: str) -> dict[str, str]:
         tvm_ffi.load_module(library)[name](x)
         torch.cuda.synchronize()
     except Exception as error:  # noqa: BLE001 - whatever is raised is the answer
-        return {"raised": f"{error}".splitlines()[-1][-300:]}
+        return {"raised": f"{error}".splitlines()[-1]}
     return {"raised": ""}
+
+
+def _library(source: Path) -> Path:
+    built = build(Candidate.from_source(source.read_text()), Target.SM_90A, Settings.load())
+    if built.library is None:
+        raise SystemExit(f"error: {source.name} does not build: {built.stage.log[-2000:]}")
+    return built.library
 
 
 def record(device: str, on_gpu: bool) -> dict[str, Any]:
     """All functions, each in a process of its own."""
-    built = build(Candidate.from_source(CALLS.read_text()), Target.SM_90A, Settings.load())
-    if built.library is None:
-        raise SystemExit(f"error: calls.cu does not build: {built.stage.log[-2000:]}")
+    sources = {**dict.fromkeys(FUNCTIONS, CALLS), "codes": CODES}
+    libraries = {source: _library(source) for source in (CALLS, CODES)}
 
     def one(name: str) -> dict[str, str]:
-        words = [sys.executable, __file__, str(built.library), name]
+        words = [sys.executable, __file__, str(libraries[sources[name]]), name]
         try:
             done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
         except subprocess.TimeoutExpired:
@@ -60,7 +68,7 @@ def record(device: str, on_gpu: bool) -> dict[str, Any]:
     if not on_gpu:
         return {"device": device, "calls": {}}
     with ThreadPoolExecutor(4) as pool:
-        made = dict(zip(FUNCTIONS, pool.map(one, FUNCTIONS), strict=True))
+        made = dict(zip(sources, pool.map(one, sources), strict=True))
     for name, answer in made.items():
         print(f"  {name:20} {answer['raised'] or 'returned'}", flush=True)
     return {"device": device, "calls": made}

@@ -70,7 +70,7 @@ def _load(form: Form, mnemonic: str) -> Part:
     return Part(mnemonic, f"{REGISTERS}\n{mnemonic} {target}, [{where}]{_policy(specs)};\n{stores}", size)
 
 
-def _store(form: Form, mnemonic: str) -> Part:
+def _store(form: Form, mnemonic: str, number: int) -> tuple[Part, str]:
     specs = operands(form, mnemonic)
     source, names = _several(specs[1])
     space = space_of(mnemonic)
@@ -81,7 +81,7 @@ def _store(form: Form, mnemonic: str) -> Part:
         lines.append(f"ld.global.b{8 * size} {name}, [gcell+{place % CELL}];")
         place += size
     if space.startswith("param"):
-        return _to_function(mnemonic, source, " ".join(lines))
+        return _to_function(mnemonic, source, names, " ".join(lines), number)
     where = {"": "od", "global": "od"}.get(space) or _CELLS[space]
     if where != "od":
         plain = {"shared": "shared", "local": "local"}[space]
@@ -89,23 +89,25 @@ def _store(form: Form, mnemonic: str) -> Part:
     lines.append(f"{mnemonic} [{where}], {source}{_policy(specs)};")
     if where != "od":
         lines.append(f"ld.{plain}.v2.b64 {{x, y}}, [{where}]; st.global.v2.b64 [od], {{x, y}};")
-    return Part(mnemonic, f"{REGISTERS}\n" + "\n".join(lines), CELL)
+    return Part(mnemonic, f"{REGISTERS}\n" + "\n".join(lines), CELL), ""
 
 
-def _to_function(mnemonic: str, source: str, loads: str) -> Part:
-    """A store into the argument of a call, whose callee returns the bytes."""
-    body = f"""{{ .param .align 16 .b8 argument[16]; .param .align 16 .b8 answer[16];
-st.param.v2.b64 [argument], {{0, 0}};
-{mnemonic} [argument], {source};
-call.uni (answer), @K_echo, (argument);
-ld.param.v2.b64 {{x, y}}, [answer]; }}
-st.global.v2.b64 [od], {{x, y}};"""
-    return Part(mnemonic, f"{REGISTERS}\n{loads}\n{body}", CELL)
-
-
-ECHO = """.func (.param .align 16 .b8 back[16]) @K_echo(.param .align 16 .b8 what[16]) {
-.reg .b64 a, b; ld.param.v2.b64 {a, b}, [what]; st.param.v2.b64 [back], {a, b}; ret; }
+def _to_function(mnemonic: str, source: str, names: Sequence[str], loads: str, number: int) -> tuple[Part, str]:
+    """A store into the argument of a call, whose callee returns it, read in the same pieces; and the callee."""
+    words = mnemonic.split(".")
+    vector = ".v2" if "v2" in words else ".v4" if "v4" in words else ""
+    type_ = words[-1]
+    function = f""".func (.param .align 16 .b8 back[16]) @K_g{number}(.param .align 16 .b8 what[16]) {{
+{REGISTERS}
+ld.param{vector}.{type_} {source}, [what]; st.param{vector}.{type_} [back], {source}; ret; }}
 """
+    stores, size = _stored(names)
+    body = f"""{{ .param .align 16 .b8 argument[16]; .param .align 16 .b8 answer[16];
+{mnemonic} [argument], {source};
+call.uni (answer), @K_g{number}, (argument);
+ld.param{vector}.{type_} {source}, [answer]; }}
+{stores}"""
+    return Part(mnemonic, f"{REGISTERS}\n{loads}\n{body}", size), function
 
 
 def _inside(form: Form, mnemonic: str, number: int) -> tuple[Part, str]:
@@ -127,8 +129,8 @@ st.global.b{8 * size} [od], {names[0]};"""
 
 
 def _const() -> str:
-    data = ", ".join(str(byte) for byte in random_bytes("const", 64))
-    return f".const .align 16 .b8 @K_const[64] = {{{data}}};\n"
+    data = ", ".join(str(byte) for byte in random_bytes("const", 128))
+    return f".const .align 128 .b8 @K_const[128] = {{{data}}};\n"
 
 
 def _made(form: Form, parts: Sequence[Part], before: str = "") -> Program:
@@ -151,7 +153,9 @@ def programs(form: Form) -> list[Program]:
     for number, mnemonic in enumerate(mnemonics(form)):
         space = space_of(mnemonic)
         if mnemonic.startswith("st"):
-            (functions if space.startswith("param") else plain).append(_store(form, mnemonic))
+            part, function = _store(form, mnemonic, number)
+            (functions if function else plain).append(part)
+            before += function
         elif space == "param::func":
             part, function = _inside(form, mnemonic, number)
             functions.append(part)
@@ -159,7 +163,7 @@ def programs(form: Form) -> list[Program]:
         else:
             plain.append(_load(form, mnemonic))
     made = [_made(form, plain)] if plain else []
-    return [*made, *([_made(form, functions, ECHO + before)] if functions else [])]
+    return [*made, *([_made(form, functions, before)] if functions else [])]
 
 
 _HINTS = {
@@ -177,14 +181,16 @@ def hints(form: Form) -> list[Program]:
     for mnemonic in mnemonics(form):
         space = space_of(mnemonic)
         tail = ", 128" if mnemonic.startswith(("applypriority", "discard")) else ""
-        where = "@K_block" if space == "param" else {"local": "lcell", "const": "ccell"}.get(space, "gcell")
-        if space == "" and tail == "" and "tensormap" not in mnemonic:
+        where = {"local": "lcell", "const": "ccell"}.get(space, "gcell")
+        if space == "" and tail == "":
             where = "generic"
+        if "tensormap" in mnemonic:
+            where = {"param": "@K_block", "const": "@K_const"}.get(space, "map")
         if tail:
             where = "aligned"
         read = "const" if space == "const" else "local" if space == "local" else "global"
         back = {"const": "ccell", "local": "lcell", "global": "gcell"}[read]
-        body = f"""{REGISTERS} .reg .b64 generic, aligned;
+        body = f"""{REGISTERS} .reg .b64 generic, aligned, map; mov.u64 map, @K_block; cvta.param.u64 map, map;
 cvta.global.u64 generic, gcell; add.u64 aligned, given, {THREADS * CELL + 127}; and.b64 aligned, aligned, -128;
 {mnemonic} [{where}]{tail};
 ld.{read}.b32 r1, [{back}]; st.global.b32 [od], r1;"""

@@ -141,6 +141,9 @@ def _columns(form: Form) -> list[list[int]]:
                 columns[place] = [
                     a if i % 4 == 0 else b % 70 for i, (a, b) in enumerate(zip(columns[place], small, strict=True))
                 ]
+    if opcode == "fns":
+        columns[1] = [value % 32 for value in columns[1]]
+        columns[2] = [1 if value == 1 << 31 else value for value in columns[2]]
     return [*columns, column("b32", 6, f"{form.name} carry")]
 
 

@@ -39,15 +39,15 @@ def tile(rank: int, type_: Type) -> TensorMap:
     return TensorMap(type_, 0, dims, tuple(strides), box, (1,) * rank, swizzle=swizzle, fill=fill)
 
 
-def columns(rank: int) -> TensorMap:
-    """The map of im2col boxes: 8 channels of 4 bytes, 3 wide filters, 12 pixels."""
+def columns(rank: int, lower: int = -1, upper: int = -1, pixels: int = 12) -> TensorMap:
+    """The map of im2col boxes: 8 channels of 4 bytes; by default filters that are 3 wide."""
     dims = (*(8, 6, 4, 3)[: rank - 1], 2)
     pitch, strides = 32, []
     for each in dims[1:]:
         strides.append(pitch)
         pitch *= each
     spatial = rank - 2
-    boxes = Im2col((-1,) * spatial, (-1,) * spatial, 8, 12)
+    boxes = Im2col((lower,) * spatial, (upper,) * spatial, 8, pixels)
     return TensorMap(Type.U32, 0, dims, tuple(strides), (), (1,) * rank, im2col=boxes)
 
 
@@ -137,18 +137,30 @@ def stores(form: Form) -> list[Program]:
     made = []
     for mnemonic in mnemonics(form):
         rank = rank_of(mnemonic)
-        mapped = columns(rank) if "im2col_no_offs" in mnemonic else tile(rank, Type.U32)
-        body = f"""{REGISTERS} .reg .b32 i; .reg .pred more; mov.u32 i, t;
+        if "im2col_no_offs" in mnemonic:
+            made.append(_store(form, mnemonic, columns(rank, 0, 0)))
+        else:
+            made.append(_store(form, mnemonic, tile(rank, Type.U32)))
+    if form.name.startswith("cp.async") and "im2col_no_offs" in form.name:
+        for lower, upper, pixels in ((-1, -1, 3), (0, -1, 12), (-1, 0, 12), (0, -1, 3), (-1, 0, 3)):
+            name = f" corners {lower} {upper} pixels {pixels}"
+            made.append(_store(form, mnemonics(form)[0], columns(rank, lower, upper, pixels), name))
+    return made
+
+
+def _store(form: Form, mnemonic: str, mapped: TensorMap, name: str = "") -> Program:
+    body = f"""{REGISTERS} .reg .b32 i; .reg .pred more; mov.u32 i, t;
 FILL: mad.wide.u32 d1, i, 4, given; ld.global.b32 r1, [d1]; and.b32 r1, r1, 15; mad.wide.u32 d1, i, 4, ob;
 st.global.b32 [d1], r1; add.u32 i, i, 32; setp.lt.u32 more, i, {TENSOR // 4}; @more bra FILL;
 ld.global.v2.b64 {{x, y}}, [g64+64]; st.shared.v2.b64 [cells], {{x, y}};
 ld.global.v2.b64 {{x, y}}, [g64+80]; st.shared.v2.b64 [cells+16], {{x, y}}; fence.proxy.async; bar.sync 0;
 @first {mnemonic} [map, {_corner(mapped, 0)}], [base]{_tail(form, mnemonic)};
 @first cp.async.bulk.commit_group; @first cp.async.bulk.wait_group 0; bar.sync 0;"""
-        part = Part(mnemonic, body, WIDTH)
-        given = random_bytes(form.name, TENSOR)
-        made.append(Program(form.name, (part,), threads=32, given=given, start=_START, block=MapOf("out", mapped)))
-    return made
+    part = Part(mnemonic + name, body, WIDTH)
+    given = random_bytes(form.name, TENSOR)
+    return Program(
+        form.name, (part,), threads=32, given=given, start=_START, block=MapOf("out", mapped), ends=bool(name)
+    )
 
 
 _EDITS = {
@@ -159,7 +171,7 @@ _EDITS = {
     "global_dim": ("1, r3", 128),
     "element_stride": ("1, r2", 64),
     "global_stride": ("0, stride", 128),
-    "elemtype": ("3", 128),
+    "elemtype": ("8", 128),  # f32 with subnormals flushed
     "interleave_layout": ("0", 128),
     "swizzle_mode": ("0", 128),
     "fill_mode": ("0", 128),
