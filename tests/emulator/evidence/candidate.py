@@ -15,6 +15,7 @@ from tests.emulator.evidence.bench import ROOT, Array, Bench, f32, pointer
 from ptxbench.emulator.host.process import record
 from ptxbench.emulator.host.record import Allocate, Blob, Copy, Fill, Launch, LaunchRecord, TensorArgument
 from ptxbench.emulator.launch import KernelLaunch, LaunchResult, Policy
+from ptxbench.emulator.machine.memory import DeviceMemory
 from ptxbench.emulator.ptx.ir import Module
 from ptxbench.emulator.ptx.parse import parse
 from ptxbench.schema.candidate import Candidate
@@ -73,7 +74,8 @@ def run_candidate(source: str, problem: Problem, policy: Policy, **axes: int) ->
     inputs = draw_inputs(problem, sizes, seed=1)
     wanted = oracle(problem, sizes, inputs)
     module, library = module_of(source)
-    bench = Bench(policy)
+    # The host code's own allocations count from BASE on; the arguments lie behind them, so that none is both.
+    bench = Bench(policy, memory=DeviceMemory(1 << 30, reserved=1 << 24))
     arrays = {
         **inputs,
         **{spec.name: np.zeros(wanted[spec.name].shape, DTYPES[spec.dtype]) for spec in problem.outputs},
