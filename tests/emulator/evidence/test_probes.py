@@ -19,7 +19,7 @@ from tests.emulator.evidence.probing import emulated
 from tests.gpu.probes.accesses import accesses
 from tests.gpu.probes.atomics import atomics
 from tests.gpu.probes.copies import copies
-from tests.gpu.probes.probe import Probe, kept, unpacked
+from tests.gpu.probes.probe import Probe, digest, unpacked
 from tests.gpu.probes.products import products
 from tests.gpu.probes.proxies import proxies
 from tests.gpu.probes.scalars import scalars
@@ -104,10 +104,10 @@ def agrees(probe: Probe) -> bool:
     answer, (error, out) = ANSWERS[probe.name], emulator_answer(probe)
     if error or answer["error"]:
         return error == answer["error"]
-    bound, device = approximate(probe.name), unpacked(answer["out"])
-    if bound is not None and device is not None:
-        return near(probe.name, out[: probe.shown or None], device, bound)
-    return kept(probe, out) == answer["out"]
+    bound, device, shown = approximate(probe.name), unpacked(answer["out"]), out[: probe.shown or None]
+    if device is None:
+        return digest(shown) == answer["out"]
+    return shown == device if bound is None else near(probe.name, shown, device, bound)
 
 
 def known(name: str) -> bool:

@@ -78,7 +78,12 @@ def kept(probe: Probe, out: bytes) -> str:
     """An output as it is stored: all its bytes (zlib, base64), or the digest of many."""
     shown = out[: probe.shown or None]
     packed = base64.b64encode(zlib.compress(shown, 9)).decode()
-    return packed if len(packed) <= _MOST else f"sha256 {hashlib.sha256(shown).hexdigest()}"
+    return packed if len(packed) <= _MOST else digest(shown)
+
+
+def digest(shown: bytes) -> str:
+    """What is kept of many bytes."""
+    return f"sha256 {hashlib.sha256(shown).hexdigest()}"
 
 
 def unpacked(text: str) -> bytes | None:
