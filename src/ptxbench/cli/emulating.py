@@ -81,11 +81,12 @@ def _call(order: EmulationOrder, settings: Settings) -> Call:
     problem = load_problem(order.task)
     workload = pick_workload(problem, order.workload)
     candidate = read_candidate(order.kernel)
-    built = build(candidate, Target.SM_90A, settings)
+    target = next((each for each in Target if each.value == order.kernel.stem), Target.SM_90A)
+    built = build(candidate, target, settings)
     if built.library is None or built.ptx is None:
         reason = built.stage.reason
         raise CommandError(reason.message if reason else "The kernel does not compile.", "Correct the source.")
-    plan = Plan(candidate, problem, workload, Target.SM_90A, built.library)
+    plan = Plan(candidate, problem, workload, target, built.library)
     with Program.load(plan, built.ptx, settings) as program:
         inputs = draw_inputs(problem, workload, 0)
         return Emulation(program, workload).call(inputs, policy, "trace" if order.trace else "")

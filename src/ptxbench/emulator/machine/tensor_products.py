@@ -129,16 +129,17 @@ class Product:
 
     @np.errstate(all="ignore")
     def run(self) -> None:
-        """Multiply, with all that was joined."""
+        """Multiply, with all that was joined; sums are formed in one order, joined or not."""
         if self.done:
             return
         chain = [self, *self.rest]
         a, b = self._left(chain), self._right(chain)
-        total = np.matmul(a, b.T)
         if self.shape.negated[0] != self.shape.negated[1]:
-            total = -total
+            a = -a
+        steps = [slice(place * self.form.k, (place + 1) * self.form.k) for place in range(len(chain))]
+        parts = [np.matmul(a[:, step], b[:, step].T) for step in steps]
         for piece in self.pieces:
-            self._write(piece, total[piece.rows, piece.columns])
+            self._write(piece, [part[piece.rows, piece.columns] for part in parts])
         for each in chain:
             each.done = True
 
@@ -186,7 +187,7 @@ class Product:
             made.append(along_k(raw, self.shape.types[0], "bytes" if self._packing() == "padded" else "dense"))
         return np.concatenate(made)
 
-    def _write(self, piece: Piece, new: NDArray[np.float32]) -> None:
+    def _write(self, piece: Piece, new: list[NDArray[np.float32]]) -> None:
         """Add to the accumulator's cells, or replace them."""
         cells = TensorMemory.of(self.ctas[piece.cta]).cells
         start = self.target[1]
@@ -197,7 +198,9 @@ class Product:
             bits = np.where(self.kept[piece.cta][piece.lanes][:, None], old, bits)
         cells[where] = bits
 
-    def _bits(self, new: NDArray[np.float32], old: NDArray[np.uint32]) -> NDArray[Any]:
+    def _bits(self, parts: list[NDArray[np.float32]], old: NDArray[np.uint32]) -> NDArray[Any]:
+        """What the cells become; only float32 accumulators have more than one part."""
+        new, *others = parts
         if self.shape.result == "s32":
             total = new.astype(np.int64)
             if self.accumulate:
@@ -207,6 +210,8 @@ class Product:
         if self.accumulate:
             had = (old & 0xFFFF).astype(np.uint16).view(np.float16).astype(np.float32) if half else old.view(np.float32)
             new = new + (np.ldexp(had, -self.down) if self.down else had)
+        for other in others:
+            new = new + other
         return fast.to_f16(new) if half else fast.to_f32(np.ascontiguousarray(new))
 
 
