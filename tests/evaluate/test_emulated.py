@@ -45,6 +45,9 @@ def test_a_right_kernel_passes_without_a_time(right: Verdict) -> None:
     assert right.stages.check.published_reference == "oracle"
     assert right.stages.time.outcome is Outcome.UNAVAILABLE
     assert right.layers.speed.reason == "the emulator measures no time"
+    assert {"processes of their own", "memory and time limits"} <= set(right.environment.protections)
+    missing = {each.name for each in right.environment.missing_protections}
+    assert ("landlock" in right.environment.protections) != ("landlock" in missing)
 
 
 def test_counts_and_work_shares_are_exact(right: Verdict, problem: Problem) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxbench.emulator.apart.process import Refused
+from ptxbench.emulator.apart.rights import version as landlock
 from ptxbench.emulator.launch import Policy
 from ptxbench.evaluate.checks import HINTS, Untouched, generalises, stage, why_not_right
 from ptxbench.evaluate.emulated_findings import findings_stage
@@ -36,7 +37,7 @@ from ptxbench.schema.stages import (
     SanitizeStage,
     TimeStage,
 )
-from ptxbench.schema.values import Layer, ToolVersion
+from ptxbench.schema.values import Layer, ToolVersion, Unavailable
 from ptxbench.schema.verdict import Environment, StageName
 from ptxbench.settings import Settings
 from ptxbench.suite import draw_inputs, oracle, required_flops
@@ -57,6 +58,11 @@ NO_CLOCK = Reason(
     code="no_clock",
     message="the emulator measures no time",
     hint="Give the same command on a machine with a GPU of the target's generation.",
+)
+NO_LANDLOCK = Unavailable(
+    name="landlock",
+    reason="the kernel confines no files, so the emulating process can reach those of the user",
+    remedy="Use Linux 5.13 or later with Landlock on.",
 )
 
 
@@ -185,7 +191,16 @@ class EmulatedEvaluator:
             profile=ProfileStage(outcome=Outcome.NOT_RUN),
             time=TimeStage(outcome=Outcome.UNAVAILABLE, reason=NO_CLOCK),
             environment=Environment(
-                device="emulator", device_name=DEVICE_NAME, tools=(self._instrument,), ptxbench=version("ptxbench")
+                device="emulator",
+                device_name=DEVICE_NAME,
+                tools=(self._instrument,),
+                protections=(
+                    "processes of their own",
+                    "memory and time limits",
+                    *(("landlock",) if landlock() else ()),
+                ),
+                missing_protections=() if landlock() else (NO_LANDLOCK,),
+                ptxbench=version("ptxbench"),
             ),
         )
 

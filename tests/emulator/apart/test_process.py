@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import resource
@@ -72,7 +73,7 @@ def test_a_kernel_runs_and_its_bytes_counts_and_timeline_come_back() -> None:
     (ran,) = told.ran
     assert ran.result.ok
     assert {"st.global.b32": 4}.items() <= {each.name: each.warps for each in ran.result.counts}.items()
-    assert timeline.startswith(b'{"traceEvents"')
+    assert json.loads(timeline)["traceEvents"]
 
 
 def test_a_process_serves_call_after_call_on_empty_memory() -> None:
@@ -140,7 +141,7 @@ def test_a_hostile_text_ends_as_a_result_or_is_refused(hostile: str, end: str, b
     with process(hostile, seconds=20.0) as device:
         how = ended(device)
     assert how.startswith(end) if end else not how, how
-    assert time.monotonic() - started < 90
+    assert time.monotonic() - started < 300
 
 
 def test_a_killed_process_is_a_stop_with_its_signal() -> None:

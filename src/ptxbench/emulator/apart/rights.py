@@ -26,17 +26,21 @@ class _Beneath(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("folder", ctypes.c_int32))
 
 
+def version() -> int:
+    """Version of the kernel's interface for giving up rights; 0 where it has none."""
+    return max(int(ctypes.CDLL(None, use_errno=True).syscall(_CREATE, None, ctypes.c_size_t(0), _VERSION)), 0)
+
+
 def read_only(places: Iterable[Path]) -> bool:
     """From now on this process can read below `places`, and reach no other file; whether the kernel can do that.
 
     It opens no TCP connection either, where the kernel has that (version 4 of the interface).
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    version = libc.syscall(_CREATE, None, ctypes.c_size_t(0), _VERSION)
-    if version < 1:
+    libc, known = ctypes.CDLL(None, use_errno=True), version()
+    if known < 1:
         return False
-    wanted = _Ruleset((1 << _BITS.get(version, 16)) - 1, 3 if version >= 4 else 0)
-    rules = libc.syscall(_CREATE, ctypes.byref(wanted), ctypes.c_size_t(16 if version >= 4 else 8), 0)
+    wanted = _Ruleset((1 << _BITS.get(known, 16)) - 1, 3 if known >= 4 else 0)
+    rules = libc.syscall(_CREATE, ctypes.byref(wanted), ctypes.c_size_t(16 if known >= 4 else 8), 0)
     if rules < 0:
         return False
     for place in {place.resolve() for place in places if place.is_dir()}:
