@@ -14,7 +14,7 @@ from ptxbench.emulator.coverage import Covered, Share, covered, shares
 from ptxbench.emulator.ptx.isa import TARGETS
 from ptxbench.errors import CommandError
 
-WIDTH = 110
+WIDTH = 120
 """Columns that the table needs."""
 MEANING = (
     "supported: becomes code; tested: executed by a test, with a result checked against a model of its own;\n"

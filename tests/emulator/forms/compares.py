@@ -95,14 +95,15 @@ def selp(words: Sequence[str], given: Sequence[int]) -> Sequence[Expected]:
 def convert(words: Sequence[str], given: Sequence[int]) -> Sequence[Expected]:
     """cvt between single numbers."""
     target, source = words[-2], words[-1]
-    if "rna" in words and "satfinite" not in words and given[0] >> 23 & 0xFF == 0xFF:
-        return (given[0] & 0xFFFFE000,)  # an H200 only cuts what is not finite
+    if "rna" in words and given[0] >> 23 & 0xFF == 0xFF:  # an H200 only cuts what is not finite, then goes one down
+        return ((given[0] & 0xFFFFE000) - (0x2000 if "satfinite" in words else 0),)
     if not _FLOAT.match(source) and not _FLOAT.match(target):
         whole = value(given[0], source)
         return (clamp(whole, target) if "sat" in words else wrap(whole, width(target)),)
     if not _FLOAT.match(source):
         return (_narrowed(words, finite(value(given[0], source)), target),)
-    number = decode(given[0], source, "ftz" in words and source != "f16")
+    unknown = target == "f16" and mode_of(words) in ("rm", "rp")  # the device has no such conversion with .ftz
+    number = decode(given[0], source, "ftz" in words and source != "f16" and not unknown)
     rounding = next((word for word in words if word in _IRND), "")
     if not _FLOAT.match(target):
         return (_whole(number, target, source, rounding),)

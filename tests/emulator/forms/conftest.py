@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pytest
 from tests.emulator.forms import harness
@@ -10,10 +10,12 @@ from tests.emulator.forms import harness
 from ptxbench.emulator.ptx import isa
 
 
-@pytest.fixture(autouse=True)
-def _the_form_is_executed(request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """Run the test; if it passed, its form was among what it executed."""
     harness.EXECUTED.clear()
     yield
-    form = getattr(request.node, "callspec", None) and request.node.callspec.params.get("form")
+    callspec = getattr(item, "callspec", None)
+    form = callspec.params.get("form") if callspec else None
     if isinstance(form, isa.Form):
         assert harness.EXECUTED & set(isa.mnemonics(form)), f"no thread executed {form.name}"

@@ -108,6 +108,8 @@ def _bfind(words: Sequence[str], given: Sequence[int]) -> Sequence[int]:
 
 def _fns(words: Sequence[str], given: Sequence[int]) -> Sequence[int]:
     mask, base, offset = given[0], given[1], value(given[2], "s32")
+    if offset == -(1 << 31):
+        return (0,)  # an H200 cannot count down from there
     if offset == 0:
         return (base if base < 32 and mask >> base & 1 else 0xFFFFFFFF,)
     count, place = abs(offset) - 1, base
@@ -120,10 +122,15 @@ def _fns(words: Sequence[str], given: Sequence[int]) -> Sequence[int]:
     return (0xFFFFFFFF,)
 
 
+def _taken(number: int, size: int) -> int:
+    """Of a position or length the ISA takes 8 bits; an H200 does so for fields of 32 bits, and takes all for 64."""
+    return number & 0xFF if size == 32 else number
+
+
 def _bfe(words: Sequence[str], given: Sequence[int]) -> Sequence[int]:
     type_ = words[-1]
     size, a = width(type_), given[0]
-    place, length = given[1] & 0xFF, given[2] & 0xFF
+    place, length = (_taken(each, size) for each in given[1:3])
     if length == 0:
         return (0,)
     sign = a >> min(place + length - 1, size - 1) & 1 if type_[0] == "s" else 0
@@ -134,8 +141,8 @@ def _bfe(words: Sequence[str], given: Sequence[int]) -> Sequence[int]:
 def _bfi(words: Sequence[str], given: Sequence[int]) -> Sequence[int]:
     size = width(words[-1])
     a, made = given[0], given[1]
-    place, length = given[2] & 0xFF, given[3] & 0xFF
-    for i in range(length):
+    place, length = (_taken(each, size) for each in given[2:4])
+    for i in range(min(length, size)):
         if place + i < size:
             made = made & ~(1 << (place + i)) | (a >> i & 1) << (place + i)
     return (made,)

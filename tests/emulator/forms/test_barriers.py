@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,9 +12,7 @@ from tests.emulator.forms.harness import Kernel
 from ptxbench.emulator.ptx import isa
 from ptxbench.emulator.ptx.isa import Form
 
-CTA = [form for form in isa.coverage() if form.name.startswith(("bar.", "barrier.")) and "cluster" not in form.name]
-WARP = [form for form in CTA if form.name == "bar.warp.sync"]
-CTA = [form for form in CTA if form not in WARP]
+CTA = [form for form in isa.coverage() if re.match(r"(bar|barrier)\.(?!warp|cluster)", form.name)]
 CLUSTER = [form for form in isa.coverage() if form.name.startswith("barrier.cluster.")]
 OBJECTS = [form for form in isa.coverage() if form.section == "9.7.13 Parallel synchronisation: mbarrier"]
 LANES = 64
@@ -103,11 +102,14 @@ def after(words: list[str], state: State, count: int) -> State:
     return replace(state, pending=state.pending - count).settled()
 
 
+PLACE = "mov.u64 d50, object; cvta.shared.u64 d51, d50;"
+
+
 def _call(form: Form, mnemonic: str, count: str, target: str) -> str:
     operands = []
     for spec in isa.operands(form, mnemonic):
         if spec.kind == "address":
-            operands.append("[d50]")
+            operands.append("[d50]" if "shared" in mnemonic else "[d51]")
         elif spec.kind == "sink":
             operands.append("_")
         else:
@@ -124,7 +126,7 @@ def test_an_mbarrier_holds_what_an_operation_leaves(form: Form) -> None:
     """From init(5) with 64 bytes expected: the bits that inval uncovers are the state's."""
     for mnemonic in isa.mnemonics(form):
         words = mnemonic.split(".")
-        body = f"""mov.u64 d50, object; mbarrier.init.shared.b64 [d50], 5; mbarrier.expect_tx.shared.b64 [d50], 64;
+        body = f"""{PLACE} mbarrier.init.shared.b64 [d50], 5; mbarrier.expect_tx.shared.b64 [d50], 64;
         {_call(form, mnemonic, "3", "d1")} mbarrier.inval.shared.b64 [d50]; ld.shared.b64 d2, [d50];"""
         ran = Kernel(threads=1, before=".shared .align 8 .b64 object;").run(body, {}, ["d2"])
         assert ran.result.ok, (mnemonic, ran.result)
@@ -138,7 +140,7 @@ def test_the_last_arrival_completes_the_phase(form: Form) -> None:
         start = State(3, 3) if "noComplete" in words else State(1, 1, -3) if "expect_tx" in words else State(3, 3)
         given = "mbarrier.complete_tx.shared.b64 [d50], 3;" if start.bytes else ""
         count = "2" if "noComplete" in words else "3"
-        body = f"""mov.u64 d50, object; mbarrier.init.shared.b64 [d50], {start.expected}; {given}
+        body = f"""{PLACE} mbarrier.init.shared.b64 [d50], {start.expected}; {given}
         {_call(form, mnemonic, count, "d1")} mbarrier.test_wait.parity.shared.b64 p1, [d50], 0;
         mbarrier.inval.shared.b64 [d50]; ld.shared.b64 d2, [d50];"""
         ran = Kernel(threads=1, before=".shared .align 8 .b64 object;").run(body, {}, ["d2", "p1"])
@@ -152,14 +154,15 @@ def test_the_last_arrival_completes_the_phase(form: Form) -> None:
 def test_the_other_operations_on_mbarriers(form: Form) -> None:
     for mnemonic in isa.mnemonics(form):
         words = mnemonic.split(".")
-        begin = "mov.u64 d50, object; mbarrier.init.shared.b64 [d50], 2; mbarrier.arrive.shared.b64 d1, [d50];"
+        begin = f"{PLACE} mbarrier.init.shared.b64 [d50], 2; mbarrier.arrive.shared.b64 d1, [d50];"
         end = "mbarrier.arrive.shared.b64 d2, [d50];"
         space = ".shared::cta" if "shared::cta" in words else ".shared" if "shared" in words else ""
         if words[1] in ("init", "inval"):
-            first = (
-                f"mbarrier.init{space}.b64 [d50], 7;" if words[1] == "init" else "mbarrier.init.shared.b64 [d50], 7;"
-            )
-            body = f"mov.u64 d50, object; {first} mbarrier.inval{space}.b64 [d50]; ld.shared.b64 d3, [d50];"
+            place = "d50" if space else "d51"
+            made, gone = (space, ".shared") if words[1] == "init" else (".shared", space)
+            body = f"""{PLACE}
+            mbarrier.init{made}.b64 [{place if made == space else "d50"}], 7;
+            mbarrier.inval{gone}.b64 [{place if gone == space else "d50"}]; ld.shared.b64 d3, [d50];"""
             ran = Kernel(threads=1, before=".shared .align 8 .b64 object;").run(body, {}, ["d3"])
             assert int(ran.columns[0][0]) == State(7, 7).word(), mnemonic
         elif words[1] == "pending_count":
@@ -169,7 +172,7 @@ def test_the_other_operations_on_mbarriers(form: Form) -> None:
         else:
             asked = "0" if "parity" in words else "d1"
             hint = ", 20" if "try_wait" in words else ""
-            wait = f"{mnemonic} {{}}, [d50], {asked}{{}};"
+            wait = f"{mnemonic} {{}}, [{'d50' if space else 'd51'}], {asked}{{}};"
             body = f"{begin} {wait.format('p1', '')} {end} {wait.format('p2', '')} {wait.format('p3', hint)}"
             ran = Kernel(threads=1, before=".shared .align 8 .b64 object;").run(body, {}, ["p1", "p2", "p3"])
             assert [int(column[0]) for column in ran.columns] == [0, 1, 1], mnemonic

@@ -24,7 +24,7 @@ PLACE = 32
 """Bytes of each lane."""
 MOST = 8
 """Mnemonics in one kernel."""
-_OPCODES = ("ld.", "ldu.", "st.")
+_OPCODES = ("ld.", "ld(", "ldu", "st.", "st(")
 FORMS = [
     form
     for form in isa.coverage()

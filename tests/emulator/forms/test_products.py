@@ -20,6 +20,7 @@ from ptxbench.emulator.tensor.sparse import Sparsity
 
 MMA = [form for form in isa.coverage() if form.section == "9.7.14 Warp-level matrices: mma"]
 WGMMA = [form for form in isa.coverage() if form.name.startswith("wgmma.mma_async")]
+ORDER = [form for form in isa.coverage() if form.name.startswith(("wgmma.fence", "wgmma.commit", "wgmma.wait"))]
 LANES = 64
 _SHAPE = re.compile(r"m(\d+)n(\d+)k(\d+)\Z")
 TOLERANCE = {"f64": 2.0**-48, "f32": 2.0**-20, "f16": 2.0**-9, "s32": 0.0}
@@ -211,3 +212,11 @@ def _run_wgmma(form: Form, mnemonic: str) -> None:
     exact, scale = product(shape, whole, b)
     addend = numbers(c, shape.result)
     assert near(shape, made, exact + addend, scale + np.abs(addend)), mnemonic
+
+
+@pytest.mark.parametrize("form", ORDER, ids=lambda form: form.name)
+def test_a_wgmma_is_fenced_committed_and_waited_for(form: Form) -> None:
+    """Each product above takes the three in turn; its result is right only after all of them."""
+    bf16 = next(each for each in WGMMA if "m64nNk16.f32.bf16" in each.name)
+    _run_wgmma(bf16, isa.mnemonics(bf16)[0])
+    assert form.name in FILL + LEAVE

@@ -16,6 +16,7 @@ from ptxbench.emulator.ptx import isa
 from ptxbench.emulator.ptx.examples import width_of
 from ptxbench.emulator.ptx.isa import Form, Kind
 
+SYNC = [form for form in isa.coverage() if form.name == "bar.warp.sync"]
 LANES = 64
 FULL = 0xFFFFFFFF
 FORMS = [form for form in isa.coverage() if form.kind is Kind.WARP and form.name != "bar.warp.sync"]
@@ -149,9 +150,10 @@ def test_a_warp_form_takes_the_lanes_of_its_mask_alone(form: Form) -> None:
     assert got == expected
 
 
-def test_bar_warp_sync_orders_the_lanes_of_its_mask() -> None:
+@pytest.mark.parametrize("form", SYNC, ids=lambda form: form.name)
+def test_a_warps_barrier_orders_the_lanes_of_its_mask(form: Form) -> None:
     body = """.shared .b32 words[64]; mov.u32 r1, words; mad.lo.u32 r2, lane, 4, r1; xor.b32 r3, lane, 1;
-    mad.lo.u32 r3, r3, 4, r1; st.shared.u32 [r2], lane; bar.warp.sync 0xffffffff; ld.shared.u32 r4, [r3];"""
-    ran = Kernel(threads=LANES).run(body, {}, ["r4"])
+    mad.lo.u32 r3, r3, 4, r1; st.shared.u32 [r2], lane; BARRIER 0xffffffff; ld.shared.u32 r4, [r3];"""
+    ran = Kernel(threads=LANES).run(body.replace("BARRIER", form.name), {}, ["r4"])
     assert ran.result.ok
     assert ran.columns[0].tolist() == (np.arange(LANES) ^ 1).tolist()
