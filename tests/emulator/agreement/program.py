@@ -79,7 +79,8 @@ class Program:
     @cached_property
     def kernel(self) -> str:
         """A name that no other form's kernel has."""
-        text = "\n".join((self.form, self.start, str(self.threads), repr(self.block), *(part.body for part in self.parts)))
+        bodies = (part.body for part in self.parts)
+        text = "\n".join((self.form, self.start, str(self.threads), repr(self.block), *bodies))
         return f"k{hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
     @cached_property

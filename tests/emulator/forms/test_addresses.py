@@ -27,7 +27,8 @@ def test_isspacep_tells_the_space_of_a_generic_address(form: Form) -> None:
     ran = Kernel(before=BEFORE).run(body, {}, [f"p{i}" for i in range(1, 6)])
     assert ran.result.ok, ran.result
     told = [bool(column[0]) for column in ran.columns]
-    assert told == [each == space.partition("::")[0] for each in SPACES]
+    # An H200 takes the address of a parameter for global, too.
+    assert told == [each == space.partition("::")[0] or (space, each) == ("global", "param") for each in SPACES]
 
 
 @pytest.mark.parametrize("form", GENERIC, ids=lambda form: form.name)

@@ -17,7 +17,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxbench.emulator.async_.tensormap import TensorMap
+from ptxbench.emulator.async_.tensormap import FLOATS, TensorMap, Type
 from ptxbench.emulator.errors import Fault, Unsupported
 
 Coordinates = tuple[int, ...]
@@ -239,6 +239,8 @@ def _check(tensor_map: TensorMap, coordinates: Coordinates, *, im2col: bool, sto
         raise Unsupported("tensor copy", 0, "interleaved im2col maps and interleaved maps with element strides")
     if (tensor_map.im2col is not None) != im2col:
         raise _illegal(f"an {'im2col' if im2col else 'tile'} copy with a tensor map of the other mode")
+    if tensor_map.fill and tensor_map.type not in FLOATS:
+        raise _illegal(f"a NaN fill with the type {Type(tensor_map.type).name}")
     if len(coordinates) != tensor_map.rank:
         raise _illegal(f"{len(coordinates)} coordinates with a tensor map of rank {tensor_map.rank}")
     if coordinates[0] * tensor_map.element_bytes % 16 and not tensor_map.interleave:

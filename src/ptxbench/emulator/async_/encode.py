@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxbench.emulator.async_.tensormap import MAX_RANK, Swizzle, TensorMap, Type, to_bytes
+from ptxbench.emulator.async_.tensormap import FLOATS, MAX_RANK, Swizzle, TensorMap, Type, to_bytes
 
-_FLOATS = (Type.F16, Type.F32, Type.F64, Type.BF16, Type.F32_FTZ, Type.TF32, Type.TF32_FTZ)
 _WIDE = (Type.U4_ALIGN16, Type.U6_ALIGN16)
 _BITS = {Type.U4: 4, Type.U4_ALIGN16: 8, Type.U6_ALIGN16: 8}  # of shared memory that an element takes
 _CORNER = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}
@@ -110,7 +109,7 @@ def _inner(t: TensorMap) -> str:
 def _combination(t: TensorMap) -> str:
     if t.interleave == 2 and t.swizzle != Swizzle.B32:
         return "interleave 32B needs swizzle 32B"
-    if t.fill and t.type not in _FLOATS:
+    if t.fill and t.type not in FLOATS:
         return f"a NaN fill with the type {Type(t.type).name}"
     if t.type in _WIDE and t.swizzle not in (Swizzle.NONE, Swizzle.B128, Swizzle.B128_ATOM32):
         return f"swizzle {Swizzle(t.swizzle).name} with the type {Type(t.type).name}"

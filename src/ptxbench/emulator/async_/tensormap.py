@@ -30,6 +30,10 @@ class Type(IntEnum):
     U8, U16, U32, S32, U64, S64, F16, F32, F64, BF16, F32_FTZ, TF32, TF32_FTZ, U4, U4_ALIGN16, U6_ALIGN16 = range(16)
 
 
+FLOATS = (Type.F16, Type.F32, Type.F64, Type.BF16, Type.F32_FTZ, Type.TF32, Type.TF32_FTZ)
+"""Types that have a NaN to fill with."""
+
+
 class Swizzle(IntEnum):
     """CUtensorMapSwizzle."""
 

@@ -58,7 +58,7 @@ _MACHINE: dict[str, Binder] = {
     **bind_tcgen05.BINDERS,
 }
 # Hints and markers: nothing that a functional machine could show.
-_SILENT = frozenset(("pragma", "prefetch", "prefetchu", "applypriority", "discard", "pmevent", "brkpt"))
+_SILENT = frozenset(("pragma", "prefetchu", "applypriority", "discard", "pmevent"))
 
 
 def bind(ins: Instruction, program: Program) -> Op:

@@ -176,7 +176,8 @@ def _isspacep(ins: Instruction, program: Program) -> Op:
             **{"const": constant[0], "param": constant[1], "param::entry": constant[1]},
         }
         found = answers.get(space)
-        return ~(shared | local | constant[0] | constant[1]) if found is None else found
+        # The parameters' generic addresses are global ones too on an H200.
+        return ~(shared | local | constant[0]) if found is None else found
 
     return Op(typed(ins.operands[1:], "b64"), typed(ins.operands[:1], "pred"), run=run, machine=True)
 
@@ -213,6 +214,27 @@ def _call(ins: Instruction, program: Program) -> Op | None:
     return None
 
 
+def _prefetch(ins: Instruction, program: Program) -> Op:
+    """A hint; but a tensor map's must lie at a multiple of 64 bytes."""
+    if "tensormap" not in ins.modifiers or "param" in ins.modifiers:
+        return Op(expression="None")
+
+    def run(unit: Unit, mask: Mask | None, *parts: Lanes) -> None:
+        addresses = parts[0] if len(parts) == 1 else parts[0] + parts[1]
+        if (addresses[unit.active(mask)] % np.uint64(64)).any():
+            raise Fault("cudaErrorMisalignedAddress", "a tensor map is not at a multiple of 64 bytes")
+
+    return Op(address_sources(ins.operands[0], "generic"), run=run, machine=True)
+
+
+def _breakpoint(ins: Instruction, program: Program) -> Op:
+    def run(unit: Unit, mask: Mask | None) -> None:
+        if mask is None or mask.any():
+            raise Fault("cudaErrorLaunchFailure", "the kernel executed `brkpt`, and there is no debugger")
+
+    return Op(run=run, machine=True)
+
+
 def _policy(ins: Instruction, program: Program) -> Op:
     """Cache policies mean nothing here."""
     return Op((), typed(ins.operands[:1], "b64"), expression="u.full(None).astype('u8')")
@@ -220,5 +242,5 @@ def _policy(ins: Instruction, program: Program) -> Op:
 
 BINDERS: dict[str, Callable[[Instruction, Program], Op | None]] = {
     **{"ld": _load, "ldu": _load, "st": _store, "cvta": _cvta, "isspacep": _isspacep, "mapa": _mapa},
-    **{"getctarank": _getctarank, "call": _call, "createpolicy": _policy},
+    **{"getctarank": _getctarank, "call": _call, "createpolicy": _policy, "prefetch": _prefetch, "brkpt": _breakpoint},
 }
