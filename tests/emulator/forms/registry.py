@@ -1,4 +1,4 @@
-"""Which forms the tests here and in `blackwell` execute, read from their parameters; `python -m` writes the list.
+"""Which forms the tests here and in `blackwell` execute, and which an H200 answered; `python -m` writes the lists.
 
 A form counts if a test has it as its parameter `form`: `conftest.py` sees to it that such a test executes it.
 """
@@ -10,8 +10,10 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.emulator.agreement import answers
+
 from ptxbench.emulator.coverage import EVIDENCE
-from ptxbench.emulator.ptx.isa import Form
+from ptxbench.emulator.ptx.isa import Form, coverage
 
 FOLDERS = ("forms", "blackwell")
 
@@ -30,6 +32,18 @@ def _parameters(module: str) -> Iterator[Form]:
                 yield from mark.args[1]
 
 
+def measured() -> list[str]:
+    """Names of the forms for which an H200's answer is kept, sorted."""
+    kept = (answers.load("programs") or {"answers": {}})["answers"]
+    known = {form.name for form in coverage()}
+    return sorted(name for name in known & set(kept) if any(map(answers.is_digest, kept[name].values())))
+
+
+def _write(name: str, forms: list[str]) -> None:
+    (EVIDENCE / f"{name}.json").write_text(json.dumps(forms, indent=0) + "\n", "utf-8")
+
+
 if __name__ == "__main__":
     EVIDENCE.mkdir(exist_ok=True)
-    (EVIDENCE / "executed.json").write_text(json.dumps(executed(), indent=0) + "\n", "utf-8")
+    _write("executed", executed())
+    _write("measured", measured())
