@@ -42,6 +42,7 @@ def _float_edges(format_: str) -> list[int]:
     infinity = ((1 << exponent) - 1) << fraction
     bias = ((1 << (exponent - 1)) - 1) << fraction
     plain = [0, 1, (1 << fraction) - 1, 1 << fraction, (1 << fraction) + 1, infinity - 1, infinity, infinity + 1]
+    plain += [0x7FF7] if format_ in ("f16", "bf16") else []
     plain += [top - 1, infinity | 1 << (fraction - 1) if fraction > 1 else infinity]
     plain += [bias, bias - 1, bias + 1, bias + (1 << fraction), bias - (1 << fraction), bias + (3 << (fraction - 1))]
     return [each | sign for each in plain for sign in (0, top) if each < top]
