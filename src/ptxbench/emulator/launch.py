@@ -231,8 +231,8 @@ class _Launch:
         kernel.observers_of = lambda cluster: self._observers(cluster, reporter, races)
         ended, total = run_schedule(kernel, make_schedule(name), reporter, most)
         if races is not None:
-            whole = ended.finished == total
-            races.finish("" if whole else f"{ended.finished} of {total} clusters came to their end")
+            part = not ended.error and ended.finished < total
+            races.finish(f"{ended.finished} of {total} clusters ran" if part else "")
         for key, finding in reporter.findings.items():
             self.findings.setdefault(key, finding)
         return kernel, ended.error, ended.unsupported, Coverage(name, ended.finished, total)

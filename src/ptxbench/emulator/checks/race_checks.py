@@ -192,7 +192,9 @@ class RaceChecks:
 
     def barrier_arrived(self, barrier: NamedBarrier, unit: Unit, mask: Mask) -> None:
         """Lanes arrive at a CTA barrier."""
-        self.order.arrive(id(barrier), self.threads(unit, mask))
+        threads = self.threads(unit, mask)
+        if threads.size:
+            self.order.arrive(id(barrier), threads)
 
     def barrier_passed(self, barrier: NamedBarrier, waiting: Sequence[Waiting]) -> None:
         """A CTA barrier lets these lanes go on."""
@@ -201,7 +203,9 @@ class RaceChecks:
 
     def cluster_arrived(self, unit: Unit, mask: Mask) -> None:
         """Lanes arrive at the cluster's barrier."""
-        self.order.arrive_cluster(self.threads(unit, mask), releases=self.how.releases)
+        threads = self.threads(unit, mask)
+        if threads.size:
+            self.order.arrive_cluster(threads, releases=self.how.releases)
 
     def cluster_complete(self) -> None:
         """Everybody has arrived there."""
@@ -209,7 +213,9 @@ class RaceChecks:
 
     def cluster_passed(self, unit: Unit, mask: Mask) -> None:
         """Lanes go on behind the wait."""
-        self.order.leave_cluster(self.threads(unit, mask))
+        threads = self.threads(unit, mask)
+        if threads.size:
+            self.order.leave_cluster(threads)
 
     def converged(self, unit: Unit, mask: Mask | None, *, visible: bool) -> None:
         """Lanes execute an instruction of a whole warp together."""
@@ -248,6 +254,8 @@ class RaceChecks:
     def arrived(self, phases: Phases, unit: Unit, lanes: Mask, *, copies: bool = False) -> None:
         """Lanes, or with `copies` their `cp.async`, arrive at an mbarrier."""
         threads = self.threads(unit, lanes)
+        if not threads.size:
+            return
         if copies:
             self.order.tell(phases, self.engines.copies_of(threads), near=True)
         else:

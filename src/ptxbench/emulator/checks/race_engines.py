@@ -14,6 +14,7 @@ from ptxbench.emulator.checks.history import History, Kind, Places
 from ptxbench.emulator.checks.race_ground import of_chunks, run_of
 from ptxbench.emulator.checks.race_order import GPU
 from ptxbench.emulator.checks.races import Access, Race, Side
+from ptxbench.emulator.machine.tensor_work import Pipe
 
 if TYPE_CHECKING:
     from ptxbench.emulator.checks.race_checks import RaceChecks, Touch
@@ -48,6 +49,7 @@ class Engines:
     products: dict[int, Groups] = field(default_factory=dict)
     pipes: dict[int, Groups] = field(default_factory=dict)
     commits: Any = None
+    told: dict[Commit, Message] = field(default_factory=dict)
     looked: dict[tuple[int, int, int, int], tuple[int, int]] = field(default_factory=dict)
 
     def _groups(self, held: dict[int, Groups], key: int) -> Groups:
@@ -262,14 +264,16 @@ class Engines:
             self._read_operand(work.unit, (cta.rank, places), kind, (groups.read, groups.commits + 1))
 
     def tensor_committed(self, commit: Commit) -> None:
-        """What the thread issued so far ends with this commit."""
-        for pipe in {id(work.pipe) for work in commit.earlier}:
-            groups = self._groups(self.pipes, pipe)
-            groups.commits += 1
-            commit.traces.extend((groups.read, groups.commits))
+        """What the thread issued so far ends with this commit; what it knew to be over is over then too."""
+        pipe = Pipe.of(commit.unit, commit.lane)
+        groups = self._groups(self.pipes, id(pipe))
+        groups.commits += 1
+        clocks = self.checks.clocks
+        known = clocks.alone(self.checks.base(commit.unit) + commit.lane).ordering()
+        self.told[commit] = clocks.mark(groups.read, groups.commits).joined(known)
 
     def tensor_arrived(self, commit: Commit, phases: Phases) -> None:
         """The commit tells an mbarrier."""
-        marks = commit.traces
-        for column, time in zip(marks[::2], marks[1::2], strict=True):
-            self.checks.order.tell(phases, self.checks.clocks.mark(column, time), near=True)
+        self.checks.order.tell(phases, self.told[commit], near=True)
+        if phases is commit.told[-1]:
+            del self.told[commit]

@@ -207,7 +207,9 @@ def _lanes_of(how: Semantics) -> Run:
     return lambda races, unit, mask, *_: races.doing(mask, how)
 
 
-def _mbarrier(ins: Instruction, op: Op) -> Op:
+def _mbarrier(ins: Instruction, op: Op) -> Op | None:
+    if op.run is None:
+        return None
     how = Semantics("relaxed" not in ins.modifiers, False, _scope(ins, CTA))
     return _before(op, _lanes_of(how))
 

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from ptxbench.emulator.checks.race_ground import Ground
     from ptxbench.emulator.checks.races import Race, Side
 
-_SAME = frozenset(("use-before-completion", "overwrite-before-release", "never-written", "proxy-fence"))
-"""Rules of the unit-wise checks that say the same of the same two lines."""
+_SAME = frozenset(("use-before-completion", "overwrite-before-release", "proxy-fence"))
+"""Rules of the unit-wise checks; an access that they find wrong is not named twice."""
 RULE, UNDECIDED = "race", "race-undecided"
 
 
@@ -66,10 +66,10 @@ class RaceReporter:
         self.report.add(Finding(UNDECIDED, "warning", message, line, hint="races may be left that were not seen"))
 
     def finish(self) -> None:
-        """Leave out what other checks have said of the same two lines."""
+        """Leave out what other checks have said of the same access."""
         found = self.report.findings
-        said = {key[1:] for key in found if key[0] in _SAME}
-        self.report.findings = {key: each for key, each in found.items() if key[0] != RULE or key[1:] not in said}
+        said = {key[1] for key, each in found.items() if key[0] in _SAME and each.severity == "error"}
+        self.report.findings = {key: each for key, each in found.items() if key[0] != RULE or key[1] not in said}
 
     def _who(self, side: Side) -> str:
         location = self.report.locations.get(side.kind.line)

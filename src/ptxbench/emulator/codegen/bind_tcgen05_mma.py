@@ -219,6 +219,6 @@ def commit(ins: Instruction) -> Op:
             places = [rank << RANK_SHIFT | address & OFFSET_MASK for rank in ranks]
         told = tuple(find(cluster, unit, place, remote=True) for place in places)
         earlier = tuple(Pipe.of(unit, lane).works)
-        Commit(unit, line, kind="tcgen05.commit", earlier=earlier, told=told).begin()
+        Commit(unit, line, kind="tcgen05.commit", lane=lane, earlier=earlier, told=told).begin()
 
     return by_thread("tcgen05.commit", groups, issue)
