@@ -38,7 +38,8 @@ class Probe:
         maps: Tensor maps, parameters `map0`, ...; their address is an offset in the output buffer.
         start: First bytes of the output; what is not given is `UNTOUCHED`.
         shared: Bytes of dynamic shared memory.
-        shown: Bytes of the output that are the answer; 0: all of them.
+        first: Where the answer begins in the output.
+        shown: Where it ends; 0: at the end.
         compared: Whether every run gives the same bytes; otherwise the output is a count to be read by people.
     """
 
@@ -52,6 +53,7 @@ class Probe:
     block: Shape = (32, 1, 1)
     cluster: Shape = (1, 1, 1)
     shared: int = 0
+    first: int = 0
     shown: int = 0
     compared: bool = True
 
@@ -62,6 +64,10 @@ class Probe:
         threads = self.block[0] * self.block[1] * self.block[2]
         head = f".visible .entry {name}({', '.join(parameters)}) .maxntid {threads} .minnctapersm 1"
         return f"{head}\n{{\n{REGISTERS}\n{START}\n{self.body}\nret;\n}}\n"
+
+    def answer(self, out: bytes) -> bytes:
+        """The part of an output that is the answer."""
+        return out[self.first : self.shown or None]
 
     @property
     def output(self) -> bytes:
@@ -76,7 +82,7 @@ def module(probes: Sequence[Probe]) -> str:
 
 def kept(probe: Probe, out: bytes) -> str:
     """An output as it is stored: all its bytes (zlib, base64), or the digest of many."""
-    shown = out[: probe.shown or None]
+    shown = probe.answer(out)
     packed = base64.b64encode(zlib.compress(shown, 9)).decode()
     return packed if len(packed) <= _MOST else digest(shown)
 

@@ -95,7 +95,7 @@ def work(sender: Connection, jobs: Sequence[Job]) -> None:
             if not driver.usable():
                 break
         else:
-            sender.send(("", out[: job.probe.shown or None]))
+            sender.send(("", out))
     sender.close()
     os._exit(0)  # a context with an error cannot be torn down in order
 

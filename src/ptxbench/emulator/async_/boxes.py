@@ -4,7 +4,7 @@ A box is an image of `count` dense rows. In every mode each row is one run of by
 touch the tensor are clipped alike, so a box is a list of row addresses plus one clip. Rules: PTX ISA, section Tensors,
 with the answers of an H200 about alignment, negative coordinates and what is outside the tensor. An interleaved map has
 slices of channels, 16 or 32 bytes, as innermost elements: coordinate 0 counts pixels, and the last dimension but one
-counts slices, though its box is given in channels.
+counts slices, of which a box holds one.
 """
 
 from __future__ import annotations
@@ -247,6 +247,8 @@ def _check(tensor_map: TensorMap, coordinates: Coordinates, *, im2col: bool, sto
         raise _illegal(f"the innermost coordinate {coordinates[0]} is not at a multiple of 16 bytes")
     if store and min(coordinates) < 0:
         raise _illegal(f"a store at the negative coordinates {coordinates}")
+    if store and tensor_map.im2col is not None and min(tensor_map.im2col.lower) < 0:
+        raise _illegal(f"an im2col store with a map whose lower corner is {tensor_map.im2col.lower}")
 
 
 @dataclass(frozen=True)
@@ -281,7 +283,7 @@ def _shape(tensor_map: TensorMap) -> _Shape:
     for axis, stride in enumerate(tensor_map.strides, 1):
         step, length = tensor_map.element_strides[axis], tensor_map.box[axis]
         if tensor_map.interleave and axis == tensor_map.rank - 2:
-            length = -(-length * tensor_map.element_bytes // size)  # slices of channels
+            length = 1  # one slice of channels, however many the box names
         axes.append(_Axis(tensor_map.dims[axis], -(-length // step), step, stride, count))
         count *= axes[-1].count
     strides = tuple(axis.stride * axis.step for axis in axes[1:])
