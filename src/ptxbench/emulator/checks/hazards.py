@@ -57,7 +57,7 @@ class Hazards(Observer):
         self.actors = {id(unit): Actor(unit, row) for row, unit in enumerate(units)}
         # Behind the units there is a row for what each has issued to the tensor core of sm_100a.
         self.units = units * 2 if cluster.kernel.compiled.uses_tensor_memory else units
-        self.shadows = {id(cta.shared): Shadow(cta, len(self.units)) for cta in cluster.ctas}
+        self.shadows = {id(cta.shared): Shadow(cta) for cta in cluster.ctas}
         self.named: dict[int, Clock] = {}
         self.cluster_clock: Clock = {}
         self.alone = len(units) == 1
@@ -231,7 +231,7 @@ class Hazards(Observer):
         """The reads of these products are over; those of later ones into the same bytes are not."""
         actor, shadow = self.actor(unit), self.shadow(unit.cta)
         actor.looked.clear()
-        if shadow.loads.size:
+        if shadow.loads:
             actor.loads_over()
         for places, line in _runs(products):
             shadow.read(places, actor.row, actor.time, line)

@@ -18,6 +18,8 @@ Places = NDArray[Any] | slice
 """Numbers of chunks or words."""
 CHUNK = 16
 WORD = 4
+Times = tuple[NDArray[np.int32], NDArray[np.int32]]
+"""Per chunk or word a time, and a PTX line."""
 PENDING = np.iinfo(np.int32).max
 """The time of a read that is not over."""
 
@@ -56,23 +58,19 @@ class Shadow:
         writer: Per chunk the number of its last write in `writes`; 0: never written.
         copied: Per chunk the number of the last copy that wrote it.
         stored: Per word the number of the last store that wrote it.
-        reads: Per unit and chunk the time of the last read by the async proxy; `PENDING` while one is not over.
-        loads: Per unit and word the time of the last load.
-        lines: PTX lines of those reads.
-        load_lines: PTX lines of those loads.
+        reads: Of each unit that reads by the async proxy, per chunk the time of the last read, `PENDING` while one is
+            not over, and its PTX line.
+        loads: Of each unit that loads, per word the time of the last load, and its PTX line.
     """
 
-    def __init__(self, cta: Cta, rows: int) -> None:
+    def __init__(self, cta: Cta) -> None:
         size = cta.shared.bytes.size
         self.cta = cta
         self.writer = np.zeros(size // CHUNK, np.int32)
         self.copied = np.zeros(size // CHUNK, np.int32)
         self.stored = np.zeros(size // WORD, np.int32)
-        self.reads = np.zeros((rows, size // CHUNK), np.int32)
-        self.lines = np.zeros((rows, size // CHUNK), np.int32)
-        # Loads are kept from the first one on: many kernels have none.
-        self.loads = np.zeros((rows, 0), np.int32)
-        self.load_lines = self.loads
+        self.reads: dict[int, Times] = {}
+        self.loads: dict[int, Times] = {}
         self.writes: list[Write | None] = [None]
         self.read_by_copies = False
         self._latest: tuple[tuple[int, int, int], int] = ((-1, -1, -1), 0)
@@ -110,40 +108,43 @@ class Shadow:
     def read(self, chunks: Places, row: int, time: int, line: int) -> None:
         """Remember a read by the async proxy."""
         self.read_by_copies = True
-        self.reads[row, chunks] = time
-        self.lines[row, chunks] = line
+        _remember(self.reads, self.writer.size, (row, time, line), chunks)
 
     def load(self, words: NDArray[Any], row: int, time: int, line: int) -> None:
         """Remember a load of lanes."""
-        if not self.loads.size:
-            self.loads = np.zeros((len(self.loads), self.stored.size), np.int32)
-            self.load_lines = np.zeros_like(self.loads)
-        self.loads[row, words] = time
-        self.load_lines[row, words] = line
+        _remember(self.loads, self.stored.size, (row, time, line), words)
 
     def readers(self, chunks: Places, words: Places) -> list[tuple[int, int, int, int, bool]]:
         """Reads that may matter to whoever overwrites these bytes: unit, time, PTX line, first byte, whether
         it is a load; one per unit and sort."""
         found = []
-        sides = [(self.reads, self.lines, chunks, CHUNK)]
-        if self.loads.size:
-            sides.append((self.loads, self.load_lines, words, WORD))
-        for times, lines, places, size in sides:
-            for row, latest, where in _latest(times, places):
-                line = int(lines[row, places][where])
-                first = (places.start + where) if isinstance(places, slice) else int(places[where])
-                found.append((row, latest, line, first * size, size == WORD))
+        for readers, places, size in ((self.reads, chunks, CHUNK), (self.loads, words, WORD)):
+            for row, (times, lines) in sorted(readers.items()):
+                latest, where = _greatest(times, places)
+                if latest:
+                    first = (places.start + where) if isinstance(places, slice) else int(places.ravel()[where])
+                    found.append((row, latest, int(lines[first]), first * size, size == WORD))
         return found
 
 
-def _latest(times: NDArray[np.int32], places: Places) -> list[tuple[int, int, int]]:
-    """For each row that has a time at the places: the row, the latest, and which place has it first."""
+def _remember(readers: dict[int, Times], size: int, read: tuple[int, int, int], places: Places) -> None:
+    """Keep the row, time and line of a read; a row is made with the first one."""
+    row, time, line = read
+    found = readers.get(row)
+    if found is None:
+        found = readers[row] = (np.zeros(size, np.int32), np.zeros(size, np.int32))
+    found[0][places] = time
+    found[1][places] = line
+
+
+def _greatest(times: NDArray[np.int32], places: Places) -> tuple[int, int]:
+    """The latest time at the places, and which of them has it first; zeros where there is none."""
     native = core()
     if native is not None:
-        return native.latest(times, places if isinstance(places, slice) else places.ravel())
-    chosen = times[:, places].reshape(len(times), -1)
-    latest = chosen.max(axis=1, initial=0)  # a copy of no bytes touches nothing
-    return [(row, int(latest[row]), int(np.argmax(chosen[row]))) for row in np.flatnonzero(latest).tolist()]
+        return native.greatest(times, places if isinstance(places, slice) else places.ravel())
+    chosen = times[places].ravel()
+    where = int(np.argmax(chosen)) if chosen.size else 0  # a copy of no bytes touches nothing
+    return (int(chosen[where]), where) if chosen.size else (0, 0)
 
 
 def different(numbers: NDArray[np.int32], places: Places = slice(None)) -> list[int]:

@@ -42,7 +42,7 @@ class Core(NamedTuple):
         scatter: Writes; as `gather` with the list of arrays, answers whether it did.
         distinct: The different numbers at places (a slice, or indices) of an int32 array, ascending.
         uniform: What all lanes of (mask or None, array, ...) hold, or None if they differ.
-        latest: For each row of an int32 array with a number above 0 at the places: row, the greatest, its first place.
+        greatest: The greatest number at places of an int32 array, and which has it first; zeros if none is above 0.
     """
 
     operations: Mapping[str, Operation]
@@ -50,7 +50,7 @@ class Core(NamedTuple):
     gather: Callable[..., list[Any] | None]
     scatter: Callable[..., bool]
     distinct: Callable[[Any, Any], list[int]]
-    latest: Callable[[Any, Any], list[tuple[int, int, int]]]
+    greatest: Callable[[Any, Any], tuple[int, int]]
     uniform: Callable[..., tuple[int, ...] | None]
 
 

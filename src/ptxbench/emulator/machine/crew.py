@@ -23,6 +23,8 @@ from ptxbench.emulator.ptx.ir import Instruction
 _TASK = struct.Struct("<I")
 _MOST_TASKS = 8192
 """They all fit into a pipe."""
+_MOST = 16
+"""Processes; each holds what it changes of the first one's memory."""
 _WORTH = 0.1
 """Seconds of work below which starting processes costs more than it saves."""
 _PR_SET_PDEATHSIG = 1
@@ -40,7 +42,7 @@ def processes(work: float) -> int:
     """
     if work < _WORTH or len(list(Path("/proc/self/task").glob("*"))) != 1:
         return 1
-    return len(os.sched_getaffinity(0))
+    return min(len(os.sched_getaffinity(0)), _MOST)
 
 
 def couples(ins: Instruction) -> bool:

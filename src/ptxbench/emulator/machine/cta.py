@@ -76,7 +76,7 @@ class Cta:
     @property
     def live_warps(self) -> int:
         """Warps of which not all lanes have exited."""
-        return sum(int(unit.live.reshape(-1, WARP).any(axis=1).sum()) for unit in self.units)
+        return sum(unit.warps_of(unit.live) for unit in self.units)
 
     @property
     def done(self) -> bool:

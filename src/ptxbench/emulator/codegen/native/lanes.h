@@ -18,7 +18,7 @@ PyObject *gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count)
 PyObject *scatter(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *uniform(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *distinct(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-PyObject *latest(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *greatest(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 /* NumPy's type of lanes whose elements have `size` bytes. */
 static inline int lane_type(long size) {

@@ -88,35 +88,25 @@ PyObject *distinct(PyObject *module, PyObject *const *arguments, Py_ssize_t coun
     return made;
 }
 
-/* latest(times, places): for each row that has a number other than 0 there, the row, the greatest, and which place
- * has it first. */
-PyObject *latest(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+/* greatest(numbers, places): the greatest number there and which place has it first; (0, 0) if none is above 0. */
+PyObject *greatest(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
     (void)module;
     struct places places;
-    PyArrayObject *times = (PyArrayObject *)arguments[0];
-    if (count != 2 || !PyArray_Check(arguments[0]) || PyArray_NDIM(times) != 2) {
-        PyErr_SetString(PyExc_TypeError, "latest takes rows of numbers and places");
+    if (count != 2 || !PyArray_Check(arguments[0])) {
+        PyErr_SetString(PyExc_TypeError, "greatest takes an array and places");
         return NULL;
     }
-    const Py_ssize_t rows = PyArray_DIM(times, 0), size = PyArray_DIM(times, 1);
-    const int32_t *all = lane_data(arguments[0], sizeof *all, rows * size);
-    if (!all || chosen(arguments[1], size, &places)) {
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "latest takes 32-bit numbers in order");
+    const Py_ssize_t size = PyArray_SIZE((PyArrayObject *)arguments[0]);
+    const int32_t *numbers = lane_data(arguments[0], sizeof *numbers, size);
+    if (!numbers || chosen(arguments[1], size, &places)) {
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "greatest takes 32-bit numbers in order");
     }
-    PyObject *made = PyList_New(0);
-    for (Py_ssize_t row = 0; made && row < rows; row++) {
-        int32_t most = 0;
-        Py_ssize_t where = 0;
-        for (Py_ssize_t i = 0; i < places.count; i++) {
-            const int32_t time = all[row * size + place_of(&places, i)];
-            where = time > most ? i : where;
-            most = time > most ? time : most;
-        }
-        PyObject *entry = most ? Py_BuildValue("(nin)", row, (int)most, where) : NULL;
-        if (most && (!entry || PyList_Append(made, entry))) {
-            Py_CLEAR(made);
-        }
-        Py_XDECREF(entry);
+    int32_t most = 0;
+    Py_ssize_t where = 0;
+    for (Py_ssize_t i = 0; i < places.count; i++) {
+        const int32_t number = numbers[place_of(&places, i)];
+        where = number > most ? i : where;
+        most = number > most ? number : most;
     }
-    return made;
+    return Py_BuildValue("(in)", (int)most, where);
 }
