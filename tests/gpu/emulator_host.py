@@ -22,7 +22,11 @@ from ptxbench.toolchain.build import build  # noqa: E402
 
 CALLS = ROOT / "tests" / "emulator" / "host" / "calls.cu"
 CODES = ROOT / "tests" / "emulator" / "agreement" / "codes.cu"
-"""Its one function, `codes`, raises an error that lists what each call returned."""
+"""Each of its functions raises an error that lists what each call returned."""
+LISTS = (
+    *("code_launches", "code_clusters", "code_no_kernel", "code_memory", "code_bad_free", "code_bad_kind"),
+    *("code_queries", "code_no_function"),
+)
 FUNCTIONS = (
     *("launches", "clusters", "shared_memory", "bad_shapes", "memory", "order", "queries", "tensor_maps"),
     *("driver_launch", "reads_back", "calls_back", "uses_threads"),
@@ -53,7 +57,7 @@ def _library(source: Path) -> Path:
 
 def record(device: str, on_gpu: bool) -> dict[str, Any]:
     """All functions, each in a process of its own."""
-    sources = {**dict.fromkeys(FUNCTIONS, CALLS), "codes": CODES}
+    sources = {**dict.fromkeys(FUNCTIONS, CALLS), **dict.fromkeys(LISTS, CODES)}
     libraries = {source: _library(source) for source in (CALLS, CODES)}
 
     def one(name: str) -> dict[str, str]:

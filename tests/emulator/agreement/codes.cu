@@ -1,4 +1,4 @@
-// Calls that the runtime refuses, and what it says: `codes` raises an error whose text lists them, name by name.
+// Calls that the runtime refuses, and what it says: each function raises an error whose text lists them, name by name.
 #include <cuda_runtime.h>
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/error.h>
@@ -59,6 +59,9 @@ static void launches() {
   tell("attribute 227K+1", cudaFuncSetAttribute(plain, cudaFuncAttributeMaxDynamicSharedMemorySize, (227 << 10) + 1));
   launch("dynamic 227K", plain, 1, 32, 227 << 10);
   launch("dynamic 228K", plain, 1, 32, 228 << 10);
+}
+
+static void clusters() {
   launch("odd grid of pairs", paired, 3, 32);
   launch("grid of pairs", paired, 4, 32);
   clustered("cluster 8", plain, 8, 8);
@@ -69,24 +72,38 @@ static void launches() {
   clustered("cluster 3", plain, 6, 3);
   clustered("cluster not dividing", plain, 9, 2);
   clustered("cluster 4 of pairs", paired, 8, 4);
+}
+
+static void no_kernel() {
   float* nothing = nullptr;
   void* arguments[] = {&nothing};
   tell("no kernel", cudaLaunchKernel(reinterpret_cast<void*>(0x99), 1, 1, arguments, 0, nullptr));
 }
 
-static void memory(float* x) {
-  float values[4] = {1, 2, 3, 4}, *first = nullptr;
+static void memory() {
+  float values[4] = {1, 2, 3, 4}, *first = nullptr, *x = nullptr;
   tell("malloc", cudaMalloc(&first, 4096));
   tell("malloc 0", cudaMalloc(&x, 0));
   tell("copy", cudaMemcpy(first, values, 16, cudaMemcpyHostToDevice));
-  tell("copy kind", cudaMemcpy(first, values, 16, static_cast<cudaMemcpyKind>(9)));
   tell("copy to symbol", cudaMemcpyToSymbol(table, values, 16, 32));
   tell("copy beyond symbol", cudaMemcpyToSymbol(table, values, 16, 252));
+  tell("free", cudaFree(first));
+  tell("free nothing", cudaFree(nullptr));
+  tell("malloc 2^50", cudaMalloc(&first, size_t{1} << 50));
+}
+
+static void bad_free() {
+  float values[4], *first = nullptr;
+  cudaMalloc(&first, 4096);
   tell("free of host memory", cudaFree(values));
   tell("free", cudaFree(first));
   tell("free again", cudaFree(first));
-  tell("free nothing", cudaFree(nullptr));
-  tell("malloc 2^50", cudaMalloc(&first, size_t{1} << 50));
+}
+
+static void bad_kind() {
+  float values[4] = {1, 2, 3, 4}, *first = nullptr;
+  cudaMalloc(&first, 4096);
+  tell("copy kind", cudaMemcpy(first, values, 16, static_cast<cudaMemcpyKind>(9)));
 }
 
 static void queries() {
@@ -98,19 +115,29 @@ static void queries() {
   tell("set device 99", cudaSetDevice(99));
   tell("function", cudaFuncGetAttributes(&attributes, narrow));
   tell("bounds", attributes.maxThreadsPerBlock);
-  tell("no function", cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(0x99)));
   tell("occupancy", cudaOccupancyMaxActiveBlocksPerMultiprocessor(&value, plain, 1024, 0));
   tell("blocks", value);
   tell("occupancy of 4096 threads", cudaOccupancyMaxActiveBlocksPerMultiprocessor(&value, plain, 4096, 0));
   *told << cudaGetErrorName(cudaErrorInvalidValue);
 }
 
-static void codes(tvm::ffi::TensorView x) {
+static void no_function() {
+  cudaFuncAttributes attributes;
+  tell("no function", cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(0x99)));
+}
+
+template <void (*part)()>
+static void codes(tvm::ffi::TensorView) {
   std::ostringstream text;
   told = &text;
-  launches();
-  memory(static_cast<float*>(x.data_ptr()));
-  queries();
+  part();
   TVM_FFI_THROW(ValueError) << "codes: " << text.str();
 }
-TVM_FFI_DLL_EXPORT_TYPED_FUNC(codes, codes);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(code_launches, codes<launches>);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(code_clusters, codes<clusters>);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(code_no_kernel, codes<no_kernel>);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(code_memory, codes<memory>);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(code_bad_free, codes<bad_free>);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(code_bad_kind, codes<bad_kind>);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(code_queries, codes<queries>);
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(code_no_function, codes<no_function>);

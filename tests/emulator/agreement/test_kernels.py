@@ -51,14 +51,14 @@ def distance(mine: Array, there: Array) -> float:
 
 @pytest.mark.parametrize("switch", cases.BUGS)
 def test_what_a_seeded_bug_did_on_the_device_shows_here(switch: str) -> None:
-    """A hang there is an error here; where the device got the numbers right by luck, the emulator may still object."""
+    """A hang or a fault there is an error here; where luck made the numbers right there, findings are allowed."""
     case = cases.bug(switch)
     ran = kernels.run(case, Policy(("late", "eager"), "exact", others=0, limit=1_000_000))
     found = {each.rule for result in ran.results for each in result.findings if each.severity == "error"}
     if DOCUMENT is None:
         return
     there = DOCUMENT["kernels"][case.name]
-    if there.get("error") == "hangs":
+    if "error" in there:
         assert ran.error or found
     elif there["outputs"] != DOCUMENT["kernels"]["bugs/gemm"]["outputs"]:
         assert found
