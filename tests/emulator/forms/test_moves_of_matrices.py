@@ -34,6 +34,25 @@ def _registers_of(matrices: NDArray[np.uint16], transposed: bool) -> list[NDArra
     return made
 
 
+def _bytes_of(rows: NDArray[np.uint8], loads: bool) -> list[NDArray[np.uint64]]:
+    """Registers of 8-bit elements: ldmatrix of 16 rows gives four of a column, stmatrix takes two of two columns."""
+    made = []
+    height = 16 if loads else 8
+    for first in range(0, len(rows), height):
+        for half in (0, 8) if loads else (0,):
+            words = np.zeros(32, np.uint64)
+            for lane in range(32):
+                g, q = divmod(lane, 4)
+                if loads:
+                    four = rows[first + 4 * q : first + 4 * q + 4, g + half]
+                else:
+                    two = rows[first + 2 * q : first + 2 * q + 2]
+                    four = np.concatenate([two[:, g], two[:, g + 8]])
+                words[lane] = int.from_bytes(four.tobytes(), "little")
+            made.append(words)
+    return made
+
+
 @pytest.mark.parametrize("form", MOVES, ids=lambda form: form.name)
 def test_matrices_move_between_memory_and_registers(form: Form) -> None:
     for mnemonic in isa.mnemonics(form):
@@ -49,12 +68,19 @@ def test_matrices_move_between_memory_and_registers(form: Form) -> None:
         order = rng.permutation(32)  # rows lie anywhere
         memory = np.zeros((32, 8), np.uint16)
         memory[order] = data.reshape(32, 8)
-        kernel = Kernel(before=".shared .align 16 .b8 rows[512];")
+        kernel = Kernel(target=form.targets[0], before=".shared .align 16 .b8 rows[512];")
         place = kernel.place(memory.tobytes()) + 16 * np.arange(32, dtype=np.uint64)
         copy = "mov.u32 r50, rows; mad.lo.u32 r51, lane, 16, r50; add.u32 r52, r50, r53;"
-        names = [f"r{i + 1}" for i in range(count)]
         sources = {"d1": place, "r53": 16 * order}
-        expected = _registers_of(data[:count], "trans" in words)
+        lines = count * (16 if words[0] == "ldmatrix" and "b8" in words else 8)
+        rows = data.reshape(32, 8)[:lines]
+        narrow = "b8" in words
+        expected = (
+            _bytes_of(rows.view(np.uint8), words[0] == "ldmatrix")
+            if narrow
+            else _registers_of(data[:count], "trans" in words)
+        )
+        names = [f"r{i + 1}" for i in range(len(expected))]
         if words[0] == "ldmatrix":
             fill = "ld.global.v2.b64 {d2, d3}, [d1]; st.shared.v2.b64 [r51], {d2, d3}; bar.warp.sync -1;"
             ran = kernel.run(f"{copy}{fill}{mnemonic} {{{', '.join(names)}}}, [r52];", sources, names)
@@ -67,7 +93,7 @@ def test_matrices_move_between_memory_and_registers(form: Form) -> None:
             ran = kernel.run(f"{copy}{clear}{mnemonic} [r52], {{{', '.join(names)}}};{back}", given, ["d2", "d3"])
             assert ran.result.ok, ran.result
             stored = np.zeros((32, 8), np.uint16)
-            stored[order[: 8 * count]] = data[:count].reshape(-1, 8)
+            stored[order[:lines]] = rows
             assert np.stack(ran.columns, axis=1).tobytes() == stored.tobytes(), mnemonic
 
 

@@ -56,5 +56,7 @@ def test_forms_are_read_from_the_instruction(instruction: Callable[..., Instruct
     assert MatrixMove.parse(instruction("stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r5], {%r1};")) == MatrixMove(
         1, False
     )
-    with pytest.raises(Unsupported, match=r"ldmatrix\.sync\.aligned\.m16n16"):
-        MatrixMove.parse(instruction("ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r1,%r2}, [%r5];", "sm_100a"))
+    eight = "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r1,%r2}, [%r5];"
+    assert MatrixMove.parse(instruction(eight, "sm_100a")) == MatrixMove(1, True, 16, True)
+    with pytest.raises(Unsupported, match=r"ldmatrix\.sync\.aligned\.m8n16"):
+        MatrixMove.parse(instruction("ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b4x16_p64 {%r1}, [%r5];", "sm_100a"))

@@ -21,6 +21,8 @@ _SPACES = {
     **{"shared": "shared", "shared::cta": "shared", "shared::cluster": "shared", "param::func": "local"},
 }
 _VECTORS = {"v2": 2, "v4": 4, "v8": 8}
+_MOST_CLEARED = 1 << 24
+"""Bytes of one `st.bulk` (PTX ISA, section st.bulk)."""
 
 
 def space_of(ins: Instruction) -> str:
@@ -117,8 +119,10 @@ def _load_parameter(ins: Instruction, offset: int) -> Op:
 
 
 def _store(ins: Instruction, program: Program) -> Op | None:
-    if "async" in ins.modifiers or "bulk" in ins.modifiers:
+    if "async" in ins.modifiers:
         return None
+    if "bulk" in ins.modifiers:
+        return _clear(ins)
     type_, space = _type(ins), space_of(ins)
     width = max(bits_of(type_) // 8, 1)
     wide = width == 16
@@ -140,6 +144,26 @@ def _store(ins: Instruction, program: Program) -> Op | None:
         access.store(unit, space, addresses, mask, shape, parts)
 
     return Op((*address, *read), run=run, machine=True)
+
+
+def _clear(ins: Instruction) -> Op:
+    """`st.bulk`: zeros for a multiple of 8 bytes of the CTA's own shared memory."""
+    space = space_of(ins)
+    address = address_sources(ins.operands[0], space)
+    first = len(address)
+
+    def run(unit: Unit, mask: Mask | None, *arguments: Lanes) -> None:
+        starts = arguments[0] if first == 1 else arguments[0] + arguments[1]
+        sizes = arguments[first]
+        for lane in unit.active(mask).tolist():
+            size = int(sizes[lane])
+            if size % 8 or size > _MOST_CLEARED:
+                raise Fault("cudaErrorIllegalInstruction", f"st.bulk of {size} bytes: not a multiple of 8 up to 2^24")
+            if size:
+                places = starts[lane] + np.arange(0, size, 8, dtype=starts.dtype)
+                access.write(unit, space, places, 8, np.zeros(places.size, np.uint64))
+
+    return Op((*address, *typed(ins.operands[1:2], "b64")), run=run, machine=True)
 
 
 def _cvta(ins: Instruction, program: Program) -> Op:

@@ -19,35 +19,49 @@ from ptxbench.emulator.tensor.formats import Bits
 
 @dataclass(frozen=True)
 class MatrixMove:
-    """A form of ldmatrix or stmatrix on 8x8 matrices of 16-bit elements."""
+    """A form of ldmatrix or stmatrix.
+
+    Attributes:
+        matrices: 1, 2 or 4.
+        transposed: Whether a register holds neighbours of a column.
+        rows: Of a matrix in memory, of 16 bytes each: 8, or 16 where ldmatrix reads 16x16 bytes.
+        bytes: Whether elements have 8 bits: 16x16 of them in two registers, or 16x8 in one, always transposed.
+    """
 
     matrices: int
-    """1, 2 or 4: also the registers of each lane."""
     transposed: bool
+    rows: int = 8
+    bytes: bool = False
 
     @classmethod
     def parse(cls, ins: Instruction) -> MatrixMove:
         """The form of the instruction.
 
         Raises:
-            Unsupported: It moves something else than 8x8 matrices of 16 bits.
+            Unsupported: It moves something else than elements of 16 or 8 bits; where in a byte an unpacked element of
+                4 or 6 bits lies is told by figures alone.
         """
+        words = set(ins.modifiers)
         count = next((int(word[1:]) for word in ins.modifiers if word in ("x1", "x2", "x4")), 0)
-        if ins.opcode not in ("ldmatrix", "stmatrix") or not count or not {"m8n8", "b16"} <= set(ins.modifiers):
-            raise Unsupported(ins.name, ins.line)
-        return cls(count, "trans" in ins.modifiers)
+        if ins.opcode in ("ldmatrix", "stmatrix") and count and {"m8n8", "b16"} <= words:
+            return cls(count, "trans" in words)
+        if count and {"b8", "m16n16" if ins.opcode == "ldmatrix" else "m16n8"} <= words:
+            return cls(count, True, 16 if ins.opcode == "ldmatrix" else 8, True)
+        raise Unsupported(ins.name, ins.line)
 
     @property
     def address_lanes(self) -> int:
         """Lanes of each warp whose addresses count, from lane 0."""
-        return 8 * self.matrices
+        return self.rows * self.matrices
 
     def row_addresses(self, addresses: NDArray[Any]) -> NDArray[Any]:
-        """The rows' addresses [warps, 8 * matrices] among those of all lanes [lanes]."""
+        """The rows' addresses [warps, rows * matrices] among those of all lanes [lanes]."""
         return addresses.reshape(-1, 32)[:, : self.address_lanes]
 
     def load(self, rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
-        """Registers [matrices, lanes] from rows: uint8 [warps, 8 * matrices, 16]."""
+        """Registers [registers, lanes] from rows: uint8 [warps, rows * matrices, 16]."""
+        if self.bytes:
+            return self._load_bytes(rows)
         elements = np.ascontiguousarray(rows).view(np.uint16).reshape(-1, self.matrices, 8, 8)
         if self.transposed:
             elements = elements.swapaxes(-1, -2)
@@ -57,10 +71,25 @@ class MatrixMove:
     def store(self, registers: Sequence[Bits] | Bits) -> NDArray[np.uint8]:
         """Rows, uint8 [warps, 8 * matrices, 16], from registers [matrices, lanes]."""
         words = np.ascontiguousarray(np.asarray(registers, np.uint32))
+        if self.bytes:
+            return self._store_bytes(words)
         elements = words.reshape(self.matrices, -1, 8, 4).view(np.uint16).swapaxes(0, 1)
         if self.transposed:
             elements = elements.swapaxes(-1, -2)
         return np.ascontiguousarray(elements).view(np.uint8).reshape(-1, self.address_lanes, 16)
+
+    def _load_bytes(self, rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
+        """Lane 4g + q: four neighbours, from 4q, of column g in its first register, of g + 8 in its second."""
+        columns = rows.reshape(-1, self.matrices, 16, 16).swapaxes(-1, -2)
+        words = np.ascontiguousarray(columns).view(np.uint32).reshape(-1, self.matrices, 2, 8, 4)
+        return words.transpose(1, 2, 0, 3, 4).reshape(2 * self.matrices, -1)
+
+    def _store_bytes(self, words: NDArray[np.uint32]) -> NDArray[np.uint8]:
+        """Lane 4g + q: two neighbours, from 2q, of column g in the low bytes, of g + 8 in the high ones."""
+        parts = words.view(np.uint8).reshape(self.matrices, -1, 8, 4, 2, 2)
+        matrix, warp, g, q, high, low = range(6)
+        rows = parts.transpose(warp, matrix, q, low, high, g)
+        return np.ascontiguousarray(rows).reshape(-1, self.address_lanes, 16)
 
 
 def movmatrix(register: NDArray[np.uint32]) -> NDArray[np.uint32]:
