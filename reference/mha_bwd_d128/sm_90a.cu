@@ -5,15 +5,14 @@
 // tiles of two kinds from a counter. One of 128 keys walks blocks of 64 queries: with P = exp(Q K^T / sqrt(128) - LSE),
 // dP = dO V^T and dS = P (dP - D) / sqrt(128) it sums dV = P^T dO and dK = dS^T Q, and stores dS, rounded to bf16 with
 // its scale as cuDNN rounds it. One of 256 queries multiplies that: dQ = dS K (arXiv 2307.08691). So each of the five
-// products is computed once, and what dS costs, memory traffic, lies under the products of other CTAs.
-// dS of a head is kept in one of `slots`, used in turn. The tiles of queries of a head are drawn `lag` < `slots` heads
-// after its tiles of keys; they wait until those are done, and tiles of keys until the slot's last head is done. Nobody
-// waits for a tile drawn later, and a CTA finishes what it drew before: so waiting ends, however few CTAs there are.
+// products is computed once, and the memory traffic of dS lies under the products of other CTAs. dS of a head is kept
+// in one of `slots`, in turn. The tiles of queries of a head are drawn `lag` < `slots` heads after its tiles of keys;
+// they wait until those are done, and tiles of keys until the slot's last head is done. Nobody waits for a tile drawn
+// later, and a CTA finishes what it drew before: so waiting ends, however few CTAs there are.
 //
 // Persistent CTAs: two consumer warpgroups, fed by one producer thread (TMA and bulk copies, SW128). Scores are
 // transposed, so P and dS go from the accumulators straight into the next products. Element-wise work lies under
-// products: scores, dP | exp | P^T dO | dS | dS^T Q, next scores. dS is stored in pieces of 64 queries x 64 keys, as
-// shared memory will hold them; the pieces of 256 queries lie together.
+// products: scores, dP | exp | P^T dO | dS | dS^T Q, next scores. dS lies in memory as shared memory will hold it.
 #include <cuda.h>
 #include <cuda_bf16.h>
 #include <tvm/ffi/container/tensor.h>
@@ -113,7 +112,6 @@ DEVICE uint32_t pack(float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   return reinterpret_cast<const uint32_t&>(pair);
 }
-
 struct Shared {  // a stage of tiles of queries is dS and then K; that of tiles of keys lies behind their own rows
   uint32_t base, stage = 0, parity = 0;
   DEVICE uint32_t own(int group, int which) const { return base + (group * 2 + which) * kBytes; }  // K, V
@@ -145,8 +143,7 @@ DEVICE void produce(Shared s, const Args& args) {
     Shared last = s;  // the kinds use shared memory in different ways
     for (int i = 0; i < kStages && t.keys != keys; ++i, last.next()) wait(last.empty(), last.parity ^ 1);
     keys = t.keys;
-    wait(s.own_empty(), parity);
-    parity ^= 1;
+    wait(s.own_empty(), parity), parity ^= 1;
     PTX("st.shared.b32 [%0], %1;", "r"(s.tile()), "r"(ticket));
     if (ticket >= end) return expect(s.own_full(), 0);
     if (!keys) await(args.done(true, t.head), args.blocks());
@@ -174,7 +171,6 @@ DEVICE void produce(Shared s, const Args& args) {
     }
   }
 }
-
 // One consumer warpgroup. A thread holds two rows, 8 apart, each shared with three other threads.
 struct Consumer {
   Shared s;
@@ -235,24 +231,31 @@ struct Consumer {
     PTX("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;", "l"(to), "r"(s.piece(group)), "r"(kHalf));
     PTX("cp.async.bulk.commit_group;");
   }
+  // Four lanes share a row. They exchange what they hold of four groups of 8 columns, so that each stores one group.
   DEVICE void store(const float (&d)[64], uint32_t* out, const Tile& t, int first) const {
-    for (int h = 0; h < 2; ++h) {
-      const int y = t.row + first + row + 8 * h;
-      uint32_t* line = out + ((size_t)t.head * args.rows + y) * (kDim / 2) + lane % 4;
-      for (int i = 2 * h; i < 64 && y < args.rows; i += 4) line[i / 4 * 4] = pack(d[i], d[i + 1]);
+    for (int i = 0; i < 8; ++i) {
+      const int h = i / 4, y = t.row + first + row + 8 * h;
+      uint32_t w[4];
+      for (int k = 0; k < 4; ++k) w[k] = pack(d[i % 4 * 16 + k * 4 + 2 * h], d[i % 4 * 16 + k * 4 + 2 * h + 1]);
+      for (int bit = 1; bit < 4; bit *= 2)
+        for (int k = 0; k < 4; k += k & bit ? 1 : 1 + 0)
+          if (!(k & bit)) {
+            const uint32_t other = __shfl_xor_sync(0xffffffff, lane & bit ? w[k] : w[k | bit], bit);
+            (lane & bit ? w[k] : w[k | bit]) = other;
+          }
+      uint4* line = reinterpret_cast<uint4*>(out + ((size_t)t.head * args.rows + y) * (kDim / 2)) + i % 4 * 4;
+      if (y < args.rows) line[lane % 4] = {w[0], w[1], w[2], w[3]};
     }
   }
   DEVICE void sum_keys(const Tile& t) {
     const bool skips = kCausal && group == 1;  // the first 64 queries of a tile see none of its last 64 keys
     const int own = t.row / 64 + group;
     if (skips) wait(s.full(), s.parity), release(s.empty()), s.next();
-    wait(s.full(), s.parity);
-    start_rows(x, 0);
+    wait(s.full(), s.parity), start_rows(x, 0);
     for (int i = skips;; ++i) {
       uint32_t p[16], q[16];  // P and dS as operands
       const bool last = i == t.blocks - 1;
-      start_rows(y, 1);
-      wgmma_wait<1>(x);
+      start_rows(y, 1), wgmma_wait<1>(x);
       for (int j = 0; j < 32 && kCausal && i == skips; ++j)  // the diagonal block
         x[j] = j / 4 * 8 + lane % 4 * 2 + j % 2 < row + j / 2 % 2 * 8 ? -INFINITY : x[j];
       exponentiate(p);
@@ -271,14 +274,12 @@ struct Consumer {
         wgmma_wait<0>(out1), wgmma_wait<0>(out2), release(used);
         break;
       }
-      wait(s.full(), s.parity);
-      start_rows(x, 0);
+      wait(s.full(), s.parity), start_rows(x, 0);
       send(args.piece(t.head, t.first + i, own));
       wgmma_wait<1>(out1);  // the operands are free again before dP needs registers
       release(used);
     }
-    store(out1, args.dk, t, group * 64);
-    store(out2, args.dv, t, group * 64);
+    store(out1, args.dk, t, group * 64), store(out2, args.dv, t, group * 64);
     if (thread == 0) PTX("cp.async.bulk.wait_group 0;");
   }
   DEVICE void sum_queries(const Tile& t) {
@@ -307,7 +308,6 @@ struct Consumer {
     }
   }
 };
-
 __global__ void __launch_bounds__(kThreads, 1) gradients(const __grid_constant__ Args args) {
   extern __shared__ uint8_t raw[];
   const Shared s{((uint32_t)__cvta_generic_to_shared(raw) + kAlign - 1) & ~(uint32_t)(kAlign - 1)};
