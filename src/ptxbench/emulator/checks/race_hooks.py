@@ -100,6 +100,8 @@ def _access(ins: Instruction, op: Op) -> Op | None:
     words = ins.modifiers
     if any(word.startswith(_OWN) for word in words):
         return None
+    if words[0] == "bulk":
+        return _unknown(ins, op)
     if words[:1] == ("async",) and len(ins.operands) > 2:
         return _before(op, _lanes_of(Semantics()))
     atomic = ins.opcode in ("atom", "red")
