@@ -152,7 +152,9 @@ def by_rank(addresses: Ints) -> Iterator[tuple[int, Ints, Ints]]:
 
 
 def size_of(ins: Instruction) -> int:
-    """Bytes that one lane of a load, store or atomic operation touches."""
+    """Bytes that one lane of a load, store or atomic operation touches; `st.bulk` has its zeros in words of 8."""
+    if ins.modifiers[0] == "bulk":
+        return 8
     count = next((_VECTORS[word] for word in ins.modifiers if word in _VECTORS), 1)
     return max(bits_of(ins.modifiers[-1]) // 8, 1) * count
 
