@@ -24,7 +24,7 @@ from ptxbench.emulator.tensor.matrix_moves import MatrixMove
 
 _STRONG = ("relaxed", "acquire", "release", "acq_rel", "sc", "volatile", "mmio")
 _OWN = ("param", "const", "local")
-_UNKNOWN = frozenset(("multimem", "tensormap", "griddepcontrol", "clusterlaunchcontrol", "wmma"))
+_UNKNOWN = frozenset(("multimem", "tensormap", "griddepcontrol", "wmma"))
 Maker = Callable[[Instruction, Op], Op | None]
 Run = Callable[..., Any]
 
@@ -241,6 +241,11 @@ def _wgmma(ins: Instruction, op: Op) -> Op | None:
     return None
 
 
+def _request(ins: Instruction, op: Op) -> Op | None:
+    """`try_cancel`; the queries of its answer concern no memory."""
+    return _before(op, _lanes_of(Semantics())) if ins.modifiers[0] == "try_cancel" else None
+
+
 def _unknown(ins: Instruction, op: Op) -> Op:
     what = f"what {ins.opcode} does is not watched"
     return _before(op, lambda races, unit, mask, _: races.unknown(what, ins.line))
@@ -252,5 +257,6 @@ _MAKERS: dict[str, Maker] = {
     **dict.fromkeys(("shfl", "vote", "match", "redux"), _together),
     **dict.fromkeys(("bar", "barrier"), _bar),
     **dict.fromkeys(_UNKNOWN, _unknown),
+    "clusterlaunchcontrol": _request,
     **{"cp": _copy, "mbarrier": _mbarrier, "wgmma": _wgmma},
 }
