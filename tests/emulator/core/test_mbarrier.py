@@ -93,6 +93,22 @@ def test_outstanding_bytes_are_named_in_a_deadlock() -> None:
     assert "0 of 1 arrivals still missing, 128 tx-bytes outstanding" in ran.result.findings[0].state[0]
 
 
+@pytest.mark.parametrize("tries", [1, 5, 300])
+def test_a_loop_that_gives_up_waiting_goes_on(tries: int) -> None:
+    wait = "mov.u32 %r3, 0;\nw: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0;\n@%p1 bra o;\n"
+    wait += f"add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, {tries};\n@%p2 bra w;\no: mov.u32 %r1, %r3;\n"
+    ran = run(INIT.format(count=1) + wait + store(), threads=1, before=SHARED)
+    assert not ran.error
+    assert ran.words[0] == tries
+
+
+def test_a_loop_that_counts_its_tries_for_ever_is_a_deadlock() -> None:
+    wait = "mov.u32 %r1, 0;\nw: add.u32 %r1, %r1, 1;\n"
+    wait += "mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0;\n@!%p1 bra w;\n"
+    ran = run(INIT.format(count=1) + wait + store(), threads=1, before=SHARED)
+    assert ran.error == "deadlock"
+
+
 def test_a_spin_on_test_wait_is_found_too() -> None:
     wait = "w: mbarrier.test_wait.parity.shared::cta.b64 %p1, [bar], 0;\n@!%p1 bra w;\n"
     assert run(INIT.format(count=1) + wait, threads=1, before=SHARED).error == "deadlock"

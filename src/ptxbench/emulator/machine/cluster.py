@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ptxbench.emulator.machine.cta import Cta, Place
 from ptxbench.emulator.machine.named import ClusterBarrier
 from ptxbench.emulator.machine.run import run_unit
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 # Rounds of polling in which nothing changed, after which a spin is taken for endless; bounded tries end before.
 _SPIN_ROUNDS = 64
+_MOST_TRIES = 1000
+"""How often a wait fails, with nothing else going on, in a loop that counts something."""
 
 
 class Cluster:
@@ -53,6 +57,7 @@ class Cluster:
         kernel.gathers = kernel.gathers or any(each.gathers for each in self.observers)
         self._idle = 0
         self._seen = -1
+        self._registers = 0
         for cta in self.ctas:
             for unit in cta.units:
                 self.wake(unit)
@@ -154,10 +159,12 @@ class Cluster:
         if now != self._seen:
             self._seen, self._idle = now, 0
         self._idle += 1
-        tried = False
+        tried, again = False, self._idle <= 2 or (self._idle <= _MOST_TRIES and self._counts())
+        if self._idle == 2:
+            self._counts()
         for unit in self.units:
             for waiter in list(unit.waits):
-                if self._idle <= 2 and waiter.poke(unit, 2):
+                if again and waiter.poke(unit, 2):
                     self.wake(unit)
                     tried = True
         polls = bool(self.pollers)
@@ -165,6 +172,14 @@ class Cluster:
             self._requeue_pollers()
             return "" if tried or self._idle % 8 else "spins"
         return "stuck"
+
+    def _counts(self) -> bool:
+        """Whether registers have changed since it was last asked: a loop that counts its tries may give up."""
+        before = self._registers
+        self._registers = hash(
+            tuple(each.tobytes() for unit in self.units for each in unit.registers if isinstance(each, np.ndarray))
+        )
+        return self._registers != before
 
     def finish(self) -> None:
         """All threads have exited: what is still in flight lands."""
