@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 GEMM = "reference/gemm_n7168_k5120/sm_90a.cu"
 SIMPLE = "tests/kernels/bugs/gemm.cu"
+PLAIN = "tests/kernels/simple/mha_with_lse_d128_mma.cu"
 BLACKWELL = "reference/gemm_n7168_k5120/sm_100a.cu"
 SIZES = "constexpr int kN = 7168, kK = 5120;"
 MOST, ENOUGH = 8, 2.0
@@ -40,7 +41,7 @@ FORWARD, BACKWARD = "mha_with_lse_d128", "mha_bwd_d128"
 
 @dataclass(frozen=True)
 class Row:
-    """One measurement: a kernel file and its sizes; `budget` in seconds, 0 for none."""
+    """One measurement: a kernel file and its sizes; `budget` in seconds, 0 for none; `races`: look for them."""
 
     name: str
     source: str
@@ -50,6 +51,7 @@ class Row:
     k: int = 0
     budget: float = 0.0
     target: str = "sm_90a"
+    races: bool = False
 
     @property
     def small(self) -> bool:
@@ -80,6 +82,9 @@ def rows() -> Iterator[Row]:
     yield Row("small gemm_n7168_k5120", GEMM, "gemm_n7168_k5120", budget=8.0)
     for size in (256, 512, 1024, 2048):
         yield Row(f"growth GEMM {size}^3", SIMPLE, axes={"M": size}, n=size, k=size)
+    yield Row("races, GEMM 512^3", GEMM, axes={"M": 512}, n=512, k=512, races=True)
+    yield Row(f"races, {FORWARD} S256", f"reference/{FORWARD}/sm_90a.cu", FORWARD, {"H": 2, "S": 256}, races=True)
+    yield Row("races, the same by mma.sync", PLAIN, FORWARD, {"H": 2, "S": 256}, races=True)
 
 
 def measure(row: Row, checks: bool, profile: bool) -> Measured:
@@ -107,7 +112,8 @@ def measure(row: Row, checks: bool, profile: bool) -> Measured:
     workload = pick_workload(problem, "small")
     workload = workload.model_copy(update={"axes": {**workload.axes, **row.axes}})
     inputs = draw_inputs(problem, workload, seed=1)
-    device = Device(parse(built.ptx.read_text()), kernels_of(built.library, settings), Policy(checks=checks))
+    how = Policy(checks=checks, races=checks and row.races)
+    device = Device(parse(built.ptx.read_text()), kernels_of(built.library, settings), how)
     arguments = []
     for spec in problem.arguments:
         shape = problem.shape(spec, workload)
