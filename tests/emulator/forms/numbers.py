@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property, lru_cache
 from math import isqrt
 
 LAYOUT = {
@@ -34,7 +35,7 @@ class Number:
     negative: bool
     size: Fraction | None
 
-    @property
+    @cached_property
     def nan(self) -> bool:
         """Whether it is no number."""
         return self.size is not None and self.size < 0
@@ -69,6 +70,7 @@ def finite(value: Fraction | int, zero_negative: bool = False) -> Number:
     return Number(exact < 0 or (exact == 0 and zero_negative), abs(exact))
 
 
+@lru_cache(maxsize=1 << 16)
 def decode(bits: int, format_: str, ftz: bool = False) -> Number:
     """What bits mean; with `ftz` a subnormal number is zero."""
     exponent, fraction = LAYOUT[format_]
@@ -92,6 +94,7 @@ def smallest(format_: str) -> int:
     return (1 << (LAYOUT[format_][0] - 1)) - 1
 
 
+@lru_cache(maxsize=1 << 16)
 def encode(number: Number, format_: str, mode: str = "rn", ftz: bool = False, satfinite: bool = False) -> int:
     """The bits of a number rounded to a format, or `NAN`."""
     if number.nan:

@@ -168,10 +168,10 @@ def test_an_atomic_changes_its_cells_and_returns_the_old_ones(form: Form) -> Non
         sources = {"d62": place, "d50": words[:, 0], "d51": words[:, 1], **statements.sources}
         ran = kernel.run("\n".join(statements.lines), sources, statements.asked)
         assert ran.result.ok, (names, ran.result)
-        each = len(statements.asked) // len(names)
+        each, after = len(statements.asked) // len(names), case.memory(case.after())
         for number, name in enumerate(names):
             got = ran.columns[each * number : each * (number + 1)]
-            assert np.stack(got[:2], axis=1).tobytes() == case.memory(case.after()), name
+            assert np.stack(got[:2], axis=1).tobytes() == after, name
             for i, column in enumerate(got[2:]):
                 assert list(map(_bits, column.tolist())) == case.element(case.old, i), name
 
