@@ -121,7 +121,7 @@ def record(device: str, on_gpu: bool) -> dict[str, Any]:
         if not on_gpu:
             return {"device": device, "kernels": {case.name: {"error": "not run"} for case in built}}
         answers = list(pool.map(_watched, built, built.values()))
-    made = {case.name: answer for case, answer in zip(built, answers, strict=True)}
+    made = {case.name: {"source": case.source_digest, **answer} for case, answer in zip(built, answers, strict=True)}
     for name, answer in made.items():
         shown = {key: value for key, value in answer.items() if key != "outputs"}
         print(

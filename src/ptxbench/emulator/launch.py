@@ -14,7 +14,8 @@ from ptxbench.emulator.checks.race_observer import Races
 from ptxbench.emulator.checks.tensor_hazards import TensorHazards
 from ptxbench.emulator.checks.tensor_texts import TensorReporter
 from ptxbench.emulator.checks.texts import Reporter
-from ptxbench.emulator.codegen.compile import Compiled
+from ptxbench.emulator.codegen.compile import Compiled, Watch
+from ptxbench.emulator.codegen.scalar.exponential import exactly
 from ptxbench.emulator.errors import Fault
 from ptxbench.emulator.machine.blas import one_thread
 from ptxbench.emulator.machine.cluster import Cluster
@@ -65,7 +66,7 @@ class Policy:
 
     Attributes:
         schedules: `late`, `eager`, `seed N`; the first runs the whole grid and leaves its results in memory.
-        numerics: Of tensor cores, `fast` or `exact`.
+        numerics: `fast`, or `exact`: tensor cores and `ex2.approx` bit for bit as an H200.
         checks: Whether hazards are looked for.
         races: Whether the first schedule looks for races too: lane by lane, on global memory as well.
         first: Clusters that the first schedule runs; 0: all of them.
@@ -141,21 +142,33 @@ class LoadedModule:
         self.module = module
         self.memory = memory
         self.symbols = place_symbols(module, memory)
-        self._compiled: dict[tuple[str, bool], Compiled] = {}
+        self._compiled: dict[tuple[str, bool, bool], Compiled] = {}
 
-    def compiled(self, kernel: str, *, races: bool = False) -> Compiled:
-        """A kernel ready to run, made once; with `races` its instructions tell the check for races what they do.
+    def compiled(self, kernel: str, *, races: bool = False, exact: bool = False) -> Compiled:
+        """A kernel ready to run, made once.
+
+        Args:
+            kernel: Its name.
+            races: Whether its instructions tell the check for races what they do.
+            exact: Whether approximations that are known bit for bit are computed so.
 
         Raises:
             Fault: The module has no such kernel.
         """
-        found = self._compiled.get((kernel, races))
+        found = self._compiled.get((kernel, races, exact))
         if found is None:
             function = self.module.functions.get(kernel)
             if function is None or not function.blocks:
                 raise Fault("cudaErrorInvalidDeviceFunction", f"the module has no kernel `{kernel}`")
-            found = self._compiled[kernel, races] = Compiled(self.module, function, tell_races if races else None)
+            found = self._compiled[kernel, races, exact] = Compiled(self.module, function, _watch(races, exact))
         return found
+
+
+def _watch(races: bool, exact: bool) -> Watch | None:
+    """What is added to the instructions of a compiled kernel."""
+    if races and exact:
+        return lambda ins, op: tell_races(ins, exactly(ins, op))
+    return tell_races if races else exactly if exact else None
 
 
 def run_launch(
@@ -177,7 +190,8 @@ class _Launch:
     def __init__(self, loaded: LoadedModule, launch: KernelLaunch, policy: Policy) -> None:
         self.loaded, self.launch, self.policy = loaded, launch, policy
         self.memory = loaded.memory
-        self.compiled = loaded.compiled(launch.kernel)
+        self._exact = self.policy.numerics == "exact"
+        self.compiled = loaded.compiled(launch.kernel, exact=self._exact)
         self.function = self.compiled.program.kernel
         _validate(launch, self.function)
         placed = place_shared(self.compiled.program, launch.static_shared)
@@ -224,7 +238,7 @@ class _Launch:
 
     def _schedule(self, name: str, symbols: dict[str, int], most: int) -> tuple[Kernel, str, str, Coverage]:
         watched = self.policy.races and name == self.policy.schedules[0]
-        compiled = self.loaded.compiled(self.launch.kernel, races=watched)
+        compiled = self.loaded.compiled(self.launch.kernel, races=watched, exact=self._exact)
         kernel = Kernel(compiled, self._shape(), self.memory, symbols)
         reporter = Reporter(name, self.locations)
         races = Races(kernel, reporter) if watched else None

@@ -12,6 +12,7 @@ from tests.emulator.evidence.candidate import module_of
 from ptxbench.emulator.host.process import record
 from ptxbench.emulator.host.record import Allocate, Blob, Copy, Fill, Launch, TensorArgument
 from ptxbench.emulator.launch import KernelLaunch, LaunchResult, Policy
+from ptxbench.emulator.machine.memory import DeviceMemory
 from ptxbench.settings import Settings
 
 
@@ -32,7 +33,7 @@ def run(case: Case, policy: Policy) -> Ran:
     """Call it once."""
     held = arrays(case)
     module, library = module_of(case.source)
-    bench = Bench(policy)
+    bench = Bench(policy, memory=DeviceMemory(1 << 30, reserved=1 << 24))
     specs = {spec.name: spec for spec in case.problem.arguments}
     arguments = {
         name: TensorArgument(address=bench.upload(array), shape=array.shape, dtype=specs[name].dtype)

@@ -27,7 +27,7 @@ def letter(type_: str) -> str:
 def bound_of(mnemonic: str) -> str:
     """The rule by which answers of a mnemonic are compared."""
     words = mnemonic.split(".")
-    if "approx" in words or "full" in words:
+    if ("approx" in words or "full" in words) and (words[0], words[-1]) != ("ex2", "f32"):
         return f"near {words[0]} {words[-1]}"
     return "exact"
 

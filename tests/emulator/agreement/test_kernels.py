@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from tests.emulator.agreement import answers, cases, kernels
 from tests.emulator.agreement.cases import Array, Case
 
@@ -12,41 +13,43 @@ from ptxbench.emulator.launch import Policy
 DOCUMENT = answers.load("kernels")
 CASES = tuple(cases.cases())
 EXACT = Policy(("late",), "exact")
-ULPS = 1
-"""Between 16-bit outputs that went through `ex2.approx` here and on the device, where both are not tiny."""
+ALLOWED_TO_LAG = 2
+LOGARITHM = 16
+"""Units in the last place that LSE may be off: `lg2.approx` is near the device's here, all else is its bits."""
 
 
 def device(case: Case) -> dict[str, dict[str, str]]:
-    """The outputs that are stored."""
-    assert DOCUMENT is not None
-    made: dict[str, dict[str, str]] = DOCUMENT["kernels"][case.name]["outputs"]
+    """The outputs that are stored; a kernel that has changed since has none."""
+    there = DOCUMENT["kernels"].get(case.name, {}) if DOCUMENT else {}
+    made: dict[str, dict[str, str]] = there.get("outputs", {}) if there.get("source") == case.source_digest else {}
     return made
 
 
-def elements(array: Array) -> Array:
-    """Those that are stored."""
-    return array.reshape(-1)[cases.places(array.size)]
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_a_kernel_gives_what_the_device_gave(case: Case) -> None:
+def test_a_kernel_gives_the_devices_bits(case: Case) -> None:
     ran = kernels.run(case, EXACT)
     assert ran.error == ""
-    if DOCUMENT is None:
-        return
-    for name, array in ran.outputs.items():
-        stored = device(case)[name]
-        if case.exact:
-            assert cases.stored(array) == stored, f"{case.name} {name}: not the device's bits"
+    for name, stored in device(case).items():
+        mine = ran.outputs[name].reshape(-1)[cases.places(ran.outputs[name].size)]
+        there = np.frombuffer(bytes.fromhex(stored["elements"]), mine.dtype)
+        if name == "LSE":
+            assert units(mine, there).max() <= LOGARITHM
         else:
-            there = np.frombuffer(bytes.fromhex(stored["elements"]), array.dtype)
-            assert distance(elements(array), there) <= 2.0**-8, f"{case.name} {name}"
+            assert units(mine, there).max() == 0, f"{name}: {np.count_nonzero(units(mine, there))} of {mine.size}"
+        if case.exact:
+            assert cases.stored(ran.outputs[name]) == stored
 
 
-def distance(mine: Array, there: Array) -> float:
-    """The greatest difference over the greatest value."""
-    x, y = mine.astype(np.float64), there.astype(np.float64)
-    return float(np.abs(x - y).max() / np.abs(y).max())
+def units(mine: Array, there: Array) -> NDArray[np.int64]:
+    """Distances in units of the last place."""
+    unsigned = f"u{mine.dtype.itemsize}"
+    return np.abs(mine.view(unsigned).astype(np.int64) - there.view(unsigned).astype(np.int64))
+
+
+def test_the_answers_are_those_of_todays_kernels() -> None:
+    """Few may have changed since they were recorded: `tests/gpu/record_emulator.py --only kernels` makes it none."""
+    if DOCUMENT is not None:
+        assert sum(bool(device(case)) for case in CASES) >= len(CASES) - ALLOWED_TO_LAG
 
 
 @pytest.mark.parametrize("switch", cases.BUGS)
