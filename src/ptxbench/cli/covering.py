@@ -27,7 +27,7 @@ def show_coverage(target: str | None, *, missing: bool, json: bool) -> None:
 
     Args:
         target: `sm_90a`, `sm_100a`, or None for both.
-        missing: Name what is not supported, not executed by a test, in place of the counts.
+        missing: Name what is not supported, and what is but no test executes, in place of the counts.
         json: Print JSON: for each target the counts, and what is missing.
 
     Raises:
@@ -53,14 +53,15 @@ def show_coverage(target: str | None, *, missing: bool, json: bool) -> None:
 
 def _missing(forms: Sequence[Covered]) -> list[str]:
     lacking = [f"not supported: {each.form.name}" for each in forms if not each.supported]
-    return [*lacking, *(f"not executed by a test: {each.form.name}" for each in forms if not each.executed)]
+    untested = [f"not tested: {each.form.name}" for each in forms if each.supported and not each.executed]
+    return [*lacking, *untested]
 
 
 def _document(forms: Sequence[Covered]) -> dict[str, object]:
     return {
         "sections": [dataclasses.asdict(each) for each in shares(forms)],
         "unsupported": [each.form.name for each in forms if not each.supported],
-        "not executed": [each.form.name for each in forms if not each.executed],
+        "not tested": [each.form.name for each in forms if not each.executed],
         "not measured": [each.form.name for each in forms if not each.measured],
     }
 
