@@ -42,6 +42,7 @@ class Core(NamedTuple):
         scatter: Writes; as `gather` with the list of arrays, answers whether it did.
         distinct: The different numbers at places (a slice, or indices) of an int32 array, ascending.
         uniform: What all lanes of (mask or None, array, ...) hold, or None if they differ.
+        widen: The bfloat16 numbers of 16-byte chunks of bytes, by number [rows, columns], as float32; or None.
         greatest: The greatest number at places of an int32 array, and which has it first; zeros if none is above 0.
     """
 
@@ -52,6 +53,7 @@ class Core(NamedTuple):
     distinct: Callable[[Any, Any], list[int]]
     greatest: Callable[[Any, Any], tuple[int, int]]
     uniform: Callable[..., tuple[int, ...] | None]
+    widen: Callable[[Any, Any], Any]
 
 
 @cache

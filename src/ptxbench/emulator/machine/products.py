@@ -6,6 +6,7 @@ late execution, as far as the protocol allows; with an eager schedule each produ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxbench.emulator.codegen.lanes import core
 from ptxbench.emulator.machine.unit import Unit
 from ptxbench.emulator.tensor.descriptor import Descriptor
 from ptxbench.emulator.tensor.fast import to_f32
@@ -71,6 +73,11 @@ def operand(form: Wgmma, side: int, value: int) -> Operand:
 def _chain(operands: tuple[Operand, ...], axis: int) -> NDArray[np.int64]:
     """The chunks of operands that follow each other along K, as one matrix."""
     return np.concatenate([each.chunks for each in operands], axis=axis)
+
+
+def _joined(form: Wgmma, side: int, operands: tuple[Operand, ...]) -> NDArray[np.int64]:
+    """The chunks of operands that follow each other along K."""
+    return operands[0].chunks if len(operands) == 1 else _chain(operands, 0 if form.transposed[side] else 1)
 
 
 @dataclass(eq=False)
@@ -159,10 +166,19 @@ class Products:
     def _is_fast(self, form: Wgmma) -> bool:
         return not self.exact and form.result.name == "f32" and form.sparsity is None
 
+    def _values(self, form: Wgmma, side: int, operands: tuple[Operand, ...]) -> NDArray[np.float32]:
+        """The numbers [M or N, K] of operands that follow each other along K."""
+        native, shared = core(), self.unit.cta.shared.bytes
+        if native is not None and form.types[side].name == "bf16":
+            found: NDArray[np.float32] | None = native.widen(shared, _joined(form, side, operands))
+            if found is not None:
+                return found[:, : (form.n if side else M)].T if form.transposed[side] else found
+        return decode(self._bits(form, side, operands), form.types[side])
+
     def _bits(self, form: Wgmma, side: int, operands: tuple[Operand, ...]) -> Bits:
         """Element bits [M or N, K] of operands that follow each other along K."""
         transposed = form.transposed[side]
-        chunks = operands[0].chunks if len(operands) == 1 else _chain(operands, 0 if transposed else 1)
+        chunks = _joined(form, side, operands)
         raw = self.unit.cta.shared.bytes.view(_CHUNK)[chunks].view(np.uint8)
         bits = unpack(raw.reshape(chunks.shape[0], -1), form.types[side].bits)
         return bits[:, : (form.n if side else M)].T if transposed else bits
@@ -171,15 +187,16 @@ class Products:
         """A of a chain: [64, K]."""
         parts = [each.a for each in chain if isinstance(each.a, tuple)]
         if not parts:
-            return self._bits(chain[0].form, 0, tuple(each.a for each in chain if isinstance(each.a, Operand)))
+            return self._bits(chain[0].form, 0, _shared(chain))
         made = [chain[0].form.a_from_registers(part) for part in parts]
         return made[0] if len(made) == 1 else np.concatenate(made, axis=1)
 
     def _accumulate(self, chain: list[Product]) -> None:
         """The fast way: one float32 product for the chain, kept as a matrix."""
         form, slots = chain[0].form, chain[0].slots
-        a = decode(self._left(chain), form.types[0])
-        b = decode(self._bits(form, 1, tuple(each.b for each in chain)), form.types[1])
+        shared = _shared(chain)
+        a = self._values(form, 0, shared) if shared else decode(self._left(chain), form.types[0])
+        b = self._values(form, 1, tuple(each.b for each in chain))
         if form.negated[0] != form.negated[1]:
             a = -a
         total = np.matmul(a, b.T)
@@ -247,6 +264,11 @@ class Products:
             *(each for group in self.groups for each in group if not each.done),
             *(x for x in self.open if not x.done),
         ]
+
+
+def _shared(chain: Sequence[Product]) -> tuple[Operand, ...]:
+    """The operands A of a chain that lie in shared memory: all or none."""
+    return tuple(each.a for each in chain if isinstance(each.a, Operand))
 
 
 def _continues(first: Product, other: Product) -> bool:

@@ -17,6 +17,7 @@ extern PyTypeObject segment_type;
 PyObject *gather(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *scatter(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *uniform(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *widen(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *distinct(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *greatest(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 

@@ -179,3 +179,34 @@ PyObject *uniform(PyObject *module, PyObject *const *arguments, Py_ssize_t count
     }
     return made;
 }
+
+/* widen(bytes, chunks): the bfloat16 numbers of 16-byte chunks, by number [rows, columns], as float32 [rows, 8 columns];
+ * None if a chunk is not there, or an array is out of the ordinary. */
+PyObject *widen(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    (void)module;
+    if (count != 2 || !PyArray_Check(arguments[0]) || !PyArray_Check(arguments[1])) {
+        Py_RETURN_NONE;
+    }
+    PyArrayObject *chunks = (PyArrayObject *)arguments[1];
+    const npy_intp many = PyArray_SIZE(chunks), room = PyArray_SIZE((PyArrayObject *)arguments[0]) / 16;
+    const unsigned char *bytes = lane_data(arguments[0], 1, PyArray_SIZE((PyArrayObject *)arguments[0]));
+    const int64_t *numbers = PyArray_NDIM(chunks) == 2 ? lane_data(arguments[1], sizeof *numbers, many) : NULL;
+    if (!bytes || !numbers) {
+        Py_RETURN_NONE;
+    }
+    npy_intp shape[2] = {PyArray_DIM(chunks, 0), PyArray_DIM(chunks, 1) * 8};
+    PyObject *made = PyArray_SimpleNew(2, shape, NPY_FLOAT32);
+    uint32_t *values = made ? PyArray_DATA((PyArrayObject *)made) : NULL;
+    for (npy_intp i = 0; made && i < many; i++) {
+        if (numbers[i] < 0 || numbers[i] >= room) {
+            Py_DECREF(made);
+            Py_RETURN_NONE;
+        }
+        uint16_t halves[8];
+        memcpy(halves, bytes + 16 * numbers[i], sizeof halves);
+        for (int j = 0; j < 8; j++) {
+            values[8 * i + j] = (uint32_t)halves[j] << 16;
+        }
+    }
+    return made;
+}
