@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _MBARRIER = "mbarrier"
 _NOTHING = Semantics()
+_SETTLED, _ORDERED_ONLY, _NEW = 0, 1, 2
+"""What a warp's lanes know of each other: all, only that it is over, or not all."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class RaceChecks:
         self.births: dict[Phases, tuple[int, int, int]] = {}
         self.fenced: dict[int, int] = {}
         self.ready: set[tuple[int, int]] = set()
+        self.news = np.full(rows, _NEW, np.int8)
         self.engines = Engines(self)
         self._numbers: dict[Kind, tuple[tuple[int, list[int]], Ints]] = {}
 
@@ -98,6 +101,10 @@ class RaceChecks:
             known = self._numbers[kind] = ((first, times), np.asarray(each))
         numbers: Ints = known[1][warps - first]
         return numbers
+
+    def renew(self, threads: Ints) -> None:
+        """These threads did something of which the other lanes of their warps do not know."""
+        self.news[threads // WARP] = _NEW
 
     def found(self, races: Iterable[Race]) -> None:
         """Report races."""
@@ -132,6 +139,7 @@ class RaceChecks:
         """Threads, ascending, each with an address."""
         if touch.flag and touch.reads:
             self._flags(touch, threads, addresses, write=False)
+        self.renew(threads)
         numbers = self.entries(touch.kind, threads)
         for history, places, index in self.resolved(touch, addresses):
             count = places.size // index.size
@@ -220,14 +228,20 @@ class RaceChecks:
     def converged(self, unit: Unit, mask: Mask | None, *, visible: bool) -> None:
         """Lanes execute an instruction of a whole warp together."""
         threads = self.threads(unit, mask)
+        left = _ORDERED_ONLY if not visible else _SETTLED
         for warp in np.unique(threads // WARP).tolist():
-            self.order.converge(threads[threads // WARP == warp], visible=visible)
+            mine = threads[threads // WARP == warp]
+            groups = self.clocks.of[mine]
+            if self.news[warp] > left or not (groups == groups[0]).all():
+                self.order.converge(mine, visible=visible)
+                self.news[warp] = left
 
     # mbarriers.
 
     def initialised(self, phases: Phases, unit: Unit) -> None:
         """An mbarrier begins to be one."""
         thread = int(self.threads(unit, self.mask)[0])
+        self.renew(np.asarray([thread]))
         self.births[phases] = (thread, int(self.clocks.now[thread // WARP]), unit.line)
 
     def used(self, phases: Phases, unit: Unit) -> None:

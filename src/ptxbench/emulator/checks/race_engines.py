@@ -99,6 +99,7 @@ class Engines:
             waited = self.checks.clocks.waited
             over = self.commits[threads] + 1 if newest is None else self.commits[threads] - newest
             waited[threads] = np.maximum(waited[threads], over)
+            self.checks.renew(threads)
             if newest is None:
                 self.commits[threads] += 1
 
@@ -226,8 +227,7 @@ class Engines:
         groups = self._groups(self.products, checks.base(unit))
         threads = checks.threads(unit, unit.live)
         # All lanes of a warp are here, and what they loaded for the products has come.
-        for warp in np.unique(threads // WARP).tolist():
-            checks.order.converge(threads[threads // WARP == warp], visible=False)
+        checks.converged(unit, unit.live, visible=False)
         if groups.commits > newest:
             checks.clocks.acquire(threads, checks.clocks.mark(groups.read, groups.commits - newest))
 
