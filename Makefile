@@ -35,3 +35,4 @@ gpu: ## run the tests that need a GPU or torch; PY=python3 takes an environment 
 	    exit 2; }
 	PYTHONPATH=src $(PY) -m pytest tests/gpu tests/evaluate
 	@echo "to record every kernel's verdict: PYTHONPATH=src $(PY) tests/gpu/record.py --out tests/data/gpu --repeat 10"
+	@echo "to record what the emulator is compared with: PYTHONPATH=src $(PY) tests/gpu/record_emulator.py --out tests/data/emulator"
