@@ -55,7 +55,7 @@ def candidate(source: str) -> Candidate:
 
 
 def by_binary(source: Path, tools: Tools) -> PolicyStage:
-    what, target = candidate(source.read_text()), Target(source.stem) if source.stem in set(Target) else Target.SM_90A
+    what, target = candidate(source.read_text()), Target.SM_100A if "sm_100a" in source.stem else Target.SM_90A
     built = build(what, target, tools.settings)
     assert built.library is not None, built.stage.log
     return binary_policy(built.library, what, GEMM, target, tools.toolkit)
