@@ -10,7 +10,7 @@ from ptxbench.emulator.ptx import isa
 from ptxbench.emulator.ptx.isa import Form
 
 LANES = 64
-_NAMES = ("prefetch", "prefetchu", "applypriority", "createpolicy", "membar", "fence", "pmevent", "brkpt", "nanosleep")
+_NAMES = ("prefetch", "prefetchu", "applypriority", "createpolicy", "membar", "fence", "pmevent", "nanosleep")
 FORMS = [form for form in isa.coverage() if form.name.split(".")[0] in _NAMES]
 COPIES = [form for form in isa.coverage() if form.name.startswith("cp.async.bulk.prefetch")]
 DISCARD = [form for form in isa.coverage() if form.name.startswith("discard")]
