@@ -53,12 +53,14 @@ def uniform_groups(unit: Unit, mask: Mask | None, *values: Lanes) -> list[tuple[
 
 
 def _different(lanes: Mask, chosen: Lanes, taken: Sequence[Any]) -> list[tuple[tuple[int, ...], Mask]]:
-    rows = list(zip(*(value.tolist() for value in taken), strict=True))
+    places: dict[tuple[int, ...], list[int]] = {}
+    for lane, *row in zip(chosen.tolist(), *(value.tolist() for value in taken), strict=True):
+        places.setdefault(tuple(row), []).append(lane)
     made = []
-    for row in dict.fromkeys(rows):
+    for values, own in places.items():
         mask = np.zeros_like(lanes)
-        mask[chosen[[each == row for each in rows]]] = True
-        made.append((tuple(row), mask))
+        mask[own] = True
+        made.append((values, mask))
     return made
 
 
