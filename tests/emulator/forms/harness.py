@@ -106,6 +106,9 @@ class Kernel:
         )
         done = run_launch(parse(text), launch, self.memory, Policy((self.schedule,), self.numerics, limit=200_000))
         EXECUTED.update(each.name for each in done.counts if each.threads)
+        if done.error:  # a run that ends in an error counts nothing; what ended it was executed
+            lines = text.splitlines()
+            EXECUTED.update(word for each in done.findings for word in re.split(r"[\s;]+", lines[each.line - 1]))
         raw = np.frombuffer(self.memory.read(out, step * len(results)), np.uint64).reshape(len(results), self.lanes, 2)
         columns = tuple(_bits(name, raw[place]) for place, name in enumerate(results))
         return Ran(columns, done, self.memory)
