@@ -256,6 +256,14 @@ PROGRAMS = {
         words=("cp.async",),
         how={"given": bytes(128)},
     ),
+    "a source of cp.async overwritten by another lane": Program(
+        "cp.async: the source is read until the executing thread waited, and others learn that by a barrier",
+        "st.global.u32 [%d42], %r50;\nadd.u64 %d2, %d40, %d41;\n"
+        "cp.async.ca.shared.global [%r42], [%d2], 4;\ncp.async.wait_all;\n{fix}\n"
+        "xor.b32 %r43, %r50, 1; mul.wide.u32 %d3, %r43, 4; add.u64 %d3, %d40, %d3;\nst.global.u32 [%d3], 1;",
+        "bar.warp.sync 0xffffffff;",
+        words=("cp.async",),
+    ),
     "cp.async of a later group is not waited for": Program(
         "cp.async.wait_group N leaves the N newest groups pending",
         "add.u64 %d2, %d1, %d41;\ncp.async.ca.shared.global [%r42], [%d2], 4;\ncp.async.commit_group;\n"

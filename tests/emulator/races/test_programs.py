@@ -33,3 +33,52 @@ def test_the_race_is_found_with_both_accesses_and_a_hint(name: str) -> None:
 def test_nothing_is_found_in_the_repaired_twin(name: str) -> None:
     result = ran(PROGRAMS[name], fixed=True).result
     assert (result.error, result.unsupported, result.findings) == ("", "", ())
+
+
+def undecided(body: str, **how: object) -> list[str]:
+    """What the check says it could not decide; nothing else is found."""
+    made = run(body, before=WORDS + GLOBAL, races=True, **how).result  # type: ignore[arg-type]
+    assert not made.error
+    assert {each.rule for each in made.findings} <= {"race-undecided"}
+    return [each.message for each in made.findings]
+
+
+def test_what_the_check_does_not_watch_is_said_and_never_clean() -> None:
+    (said,) = undecided("griddepcontrol.wait;\nst.global.u32 [%d51], %r50;")
+    assert "griddepcontrol" in said
+    assert not undecided("st.global.u32 [%d51], %r50;")
+
+
+def test_a_grid_that_ran_in_part_is_said_to_be_undecided() -> None:
+    (said,) = undecided("st.global.u32 [%d51], %r50;", grid=4, first=2)
+    assert "2 of 4 clusters" in said
+
+
+ATOMICS = """
+mov.u64 %d40, data; setp.lt.u32 %p1, %r50, 64; @%p1 red.global.add.u32 [%d40], 1;
+bar.sync 0; @%p1 bra DONE; ld.global.u32 %r1, [%d40]; st.global.u32 [%d51], %r1;\nDONE:
+"""
+
+
+def test_an_ordinary_read_behind_the_atomics_of_all_threads_is_decided() -> None:
+    assert not undecided(ATOMICS, threads=96)
+
+
+def test_an_ordinary_read_that_is_not_behind_the_atomics_of_all_threads_is_undecided() -> None:
+    """The last atomic before the second CTA's read is its own; of the first CTA's only that there were some is kept."""
+    result = run(ATOMICS, grid=2, threads=96, before=WORDS + GLOBAL, races=True).result
+    assert {each.rule for each in result.findings} == {"race", "race-undecided"}
+    (race,) = (each for each in result.findings if each.rule == "race")
+    assert "red.global.add.u32" in race.message
+
+
+def test_lanes_of_one_store_with_different_values_in_one_place_are_a_warning() -> None:
+    found = run("mov.u64 %d40, data; st.global.u32 [%d40], {};".replace("{}", "%r50"), before=GLOBAL, races=True)
+    assert [(each.rule, each.severity) for each in found.result.findings] == [("race", "warning")]
+    same = run("mov.u64 %d40, data; st.global.u32 [%d40], 7;", before=GLOBAL, races=True)
+    assert not same.result.findings
+
+
+def test_without_the_policy_nothing_is_looked_for() -> None:
+    program = PROGRAMS["no syncwarp between lanes"]
+    assert not run(program.text(fixed=False), before=WORDS + GLOBAL).result.findings

@@ -121,6 +121,7 @@ class History:
         reader: Entries of reads: a row for each warp, then `SLOTS` for others.
         mask: Lanes of each of these.
         crowded: Places of which some read was not kept.
+        touched: By cluster, when each of its threads wrote here by a strong operation last; 0: never.
         writes: How many writes were remembered.
         several: Places that unordered atomics of several threads wrote, of which the last is kept.
     """
@@ -136,6 +137,7 @@ class History:
         self.mask: NDArray[np.uint32] = np.zeros((rows + SLOTS, size), np.uint32)
         self.crowded: NDArray[np.bool_] = np.zeros(size, np.bool_)
         self.several: NDArray[np.bool_] = np.zeros(size, np.bool_)
+        self.touched: dict[int, Ints] = {}
         self.read_by: set[int] = set()
         self.written = rows > 0
         self.writes = 0

@@ -86,8 +86,7 @@ class Judge:
         history = access.history
         if history.written:
             yield from self._writes(access, write=False)
-            if history.several[access.places].any() and not access.kind.scope:
-                self.undecided.setdefault("atomics of several threads, then an ordinary access", access.kind.line)
+            self._several(access)
 
     def write(self, access: Access) -> Iterator[Race]:
         """A write: earlier writes must be visible, earlier reads over. It is remembered."""
@@ -102,9 +101,46 @@ class Judge:
             history.crowded[places] = False
         lanes = access.threads % WARP if not access.kind.engine else 0
         if access.kind.scope:
+            self._touch(access)
             history.write_strong(places, access.numbers, lanes)
         else:
+            self._several(access)
             history.write(places, access.numbers, lanes, read=bool(index.size))
+
+    def _touch(self, access: Access) -> None:
+        """Remember when threads wrote by strong operations, of which a place keeps only the last."""
+        history, places, threads = access.history, access.places, access.threads
+        there = history.touched.setdefault(self.clocks.number, np.zeros(self.clocks.threads, np.int32))
+        if access.kind.engine:
+            there[threads] = NEVER  # the end of a reduction has another column than its thread
+            return
+        there[threads] = self.entries.time[access.numbers]
+        if isinstance(places, np.ndarray) and np.unique(places).size < places.size:
+            history.several[places] = True
+
+    def _several(self, access: Access) -> None:
+        """An ordinary access where several threads wrote by strong operations is decided if it comes after them all."""
+        if access.kind.scope or not access.history.several[access.places].any():
+            return
+        threads = np.atleast_1d(access.threads)
+        _, first = np.unique(self.clocks.of[threads], return_index=True)
+        if not all(self._after_all(access.history, thread) for thread in threads[first].tolist()):
+            self.undecided.setdefault("an ordinary access after atomics of several threads", access.kind.line)
+
+    def _after_all(self, history: History, thread: int) -> bool:
+        """Whether a thread knows all strong writes of a memory but its own."""
+        clocks = self.clocks
+        group = int(clocks.of[thread])
+        for cluster, times in history.touched.items():
+            own = cluster == clocks.number
+            clock = clocks.table[group] if own else clocks.others[group].get(cluster)
+            if clock is None:
+                return False
+            late = clock[VISIBLE, : times.size] < times
+            late[thread] &= not own
+            if late.any():
+                return False
+        return True
 
     def _writes(self, access: Access, *, write: bool) -> Iterator[Race]:
         """Conflicts with the last writes of the places."""
@@ -146,17 +182,25 @@ class Judge:
             mine = here & (groups == group)
             lanes = mine & (columns < clocks.threads)
             known[lanes] |= clocks.least(group)[columns[lanes] // WARP] >= times[lanes]
-            engines = mine & (columns >= clocks.threads)
+            engines = mine & entries.engine[numbers]
             known[engines] = clocks.table[group, ORDERED, columns[engines]] >= times[engines]
+        asked: dict[tuple[int, int, int], int] = {}
         for at in np.flatnonzero(~known).tolist():
-            for lane in _lanes(int(masks[at])):
-                one = np.asarray([at])
-                if (
-                    not self._knows_read(int(by[at]), int(numbers[at]), lane)
-                    and not self._strong(access, by[one], numbers[one], np.asarray([lane]))[0]
-                ):
-                    yield from self._named(access, index[one], numbers[one], np.asarray([lane]), (False, True))
-                    break
+            key = (int(by[at]), int(numbers[at]), int(masks[at]))
+            if key not in asked:
+                asked[key] = self._unordered(access, *key)
+                if asked[key] >= 0:
+                    one, lane = np.asarray([at]), np.asarray([asked[key]])
+                    yield from self._named(access, index[one], numbers[one], lane, (False, True))
+
+    def _unordered(self, access: Access, thread: int, number: int, mask: int) -> int:
+        """The first lane of a read that is not known to be over and may race with the access of a thread; -1: none."""
+        by, numbers = np.asarray([thread]), np.asarray([number])
+        for lane in _lanes(mask):
+            strong = self._strong(access, by, numbers, np.asarray([lane]))[0]
+            if not (strong or self._knows_read(thread, number, lane)):
+                return lane
+        return -1
 
     def _knows_read(self, thread: int, number: int, lane: int) -> bool:
         entries = self.entries
