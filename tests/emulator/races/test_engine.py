@@ -46,10 +46,13 @@ class Model:
         """Whether it races with any earlier access."""
         self.count[who] = self.count.get(who, 0) + 1
         mine = self.known.get(who, {})
+        here = [each for each in self.done if each[0] == place]
+        # Atomics of one place have one order: the last one stands for all.
+        last = [each for each in here if each[1] is ATOMIC][-1:]
         race = any(
             other != who and mine.get(other, 0) < count
-            for there, before, other, count in self.done
-            if there == place and {before, kind} not in ({READ}, {ATOMIC})
+            for _, before, other, count in [*(each for each in here if each[1] is not ATOMIC), *last]
+            if {before, kind} not in ({READ}, {ATOMIC})
         )
         self.done.append((place, kind, who, self.count[who]))
         return race

@@ -121,9 +121,7 @@ class History:
         reader: Entries of reads: a row for each warp, then `SLOTS` for others.
         mask: Lanes of each of these.
         crowded: Places of which some read was not kept.
-        touched: By cluster, when each of its threads wrote here by a strong operation last; 0: never.
         writes: How many writes were remembered.
-        several: Places that unordered atomics of several threads wrote, of which the last is kept.
     """
 
     def __init__(self, name: str, size: int, rows: int, entries: Entries) -> None:
@@ -136,8 +134,6 @@ class History:
         self.reader: Ints = np.zeros((rows + SLOTS, size), np.int32)
         self.mask: NDArray[np.uint32] = np.zeros((rows + SLOTS, size), np.uint32)
         self.crowded: NDArray[np.bool_] = np.zeros(size, np.bool_)
-        self.several: NDArray[np.bool_] = np.zeros(size, np.bool_)
-        self.touched: dict[int, Ints] = {}
         self.read_by: set[int] = set()
         self.written = rows > 0
         self.writes = 0
@@ -270,7 +266,6 @@ class History:
         self.writes += 1
         if self.strong is not None:
             self.strong[0][places] = 0
-            self.several[places] = False
         self.writer[places] = numbers
         self.lane[places] = lanes
         if read:

@@ -1,7 +1,8 @@
 """Judges accesses by what their threads know: two to one place, one of them a write, need an order; reports nothing.
 
 PTX ISA, section Memory Consistency Model: a race is a conflict without happens-before, unless both accesses are strong
-and each is within the other's scope. Reads need earlier writes to be `VISIBLE`, writes need earlier reads `ORDERED`.
+and each is within the other's scope. Strong writes of one place have one order: who comes behind the last one comes
+behind all. Reads need earlier writes to be `VISIBLE`, writes need earlier reads `ORDERED`.
 """
 
 from __future__ import annotations
@@ -86,7 +87,6 @@ class Judge:
         history = access.history
         if history.written:
             yield from self._writes(access, write=False)
-            self._several(access)
 
     def write(self, access: Access) -> Iterator[Race]:
         """A write: earlier writes must be visible, earlier reads over. It is remembered."""
@@ -101,46 +101,9 @@ class Judge:
             history.crowded[places] = False
         lanes = access.threads % WARP if not access.kind.engine else 0
         if access.kind.scope:
-            self._touch(access)
             history.write_strong(places, access.numbers, lanes)
         else:
-            self._several(access)
             history.write(places, access.numbers, lanes, read=bool(index.size))
-
-    def _touch(self, access: Access) -> None:
-        """Remember when threads wrote by strong operations, of which a place keeps only the last."""
-        history, places, threads = access.history, access.places, access.threads
-        there = history.touched.setdefault(self.clocks.number, np.zeros(self.clocks.threads, np.int32))
-        if access.kind.engine:
-            there[threads] = NEVER  # the end of a reduction has another column than its thread
-            return
-        there[threads] = self.entries.time[access.numbers]
-        if isinstance(places, np.ndarray) and np.unique(places).size < places.size:
-            history.several[places] = True
-
-    def _several(self, access: Access) -> None:
-        """An ordinary access where several threads wrote by strong operations is decided if it comes after them all."""
-        if access.kind.scope or not access.history.several[access.places].any():
-            return
-        threads = np.atleast_1d(access.threads)
-        _, first = np.unique(self.clocks.of[threads], return_index=True)
-        if not all(self._after_all(access.history, thread) for thread in threads[first].tolist()):
-            self.undecided.setdefault("an ordinary access after atomics of several threads", access.kind.line)
-
-    def _after_all(self, history: History, thread: int) -> bool:
-        """Whether a thread knows all strong writes of a memory but its own."""
-        clocks = self.clocks
-        group = int(clocks.of[thread])
-        for cluster, times in history.touched.items():
-            own = cluster == clocks.number
-            clock = clocks.table[group] if own else clocks.others[group].get(cluster)
-            if clock is None:
-                return False
-            late = clock[VISIBLE, : times.size] < times
-            late[thread] &= not own
-            if late.any():
-                return False
-        return True
 
     def _writes(self, access: Access, *, write: bool) -> Iterator[Race]:
         """Conflicts with the last writes of the places."""
@@ -159,8 +122,6 @@ class Judge:
         where = np.flatnonzero(bad)
         by = np.broadcast_to(access.threads, bad.shape)
         strong = self._strong(access, by[where], numbers[where], lanes[where])
-        if strong.any() and write:
-            access.history.several[_at(access.places, where[strong])] = True
         if write:
             # The end of a copy is the end of its writes: whatever comes behind it in order writes later.
             ended = self.entries.engine[numbers[where]] & self._known(by[where], ORDERED, numbers[where], lanes[where])
