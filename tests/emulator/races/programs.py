@@ -175,6 +175,15 @@ PROGRAMS = {
         words=("nothing releases and acquires",),
         how=CLUSTER,
     ),
+    "a relaxed cluster barrier for data, behind no fence": Program(
+        "A fence before a relaxed arrival releases",
+        PEER + SYNC + "st.shared::cluster.u32 [%r47], %r50;\n{fix}\nbarrier.cluster.arrive.relaxed;\n"
+        "barrier.cluster.wait;\nld.shared.u32 %r1, [%r42];\nst.global.u32 [%d51], %r1;\n" + SYNC,
+        "fence.acq_rel.cluster;",
+        broken="fence.acq_rel.cta;",
+        words=("nothing releases and acquires",),
+        how=CLUSTER,
+    ),
     "st.async read without waiting for its mbarrier": Program(
         "st.async completes on the mbarrier",
         INIT.format(count=1) + PEER + SYNC + "mov.u32 %r48, bar; mapa.shared::cluster.u32 %r49, %r48, %r46;\n"

@@ -104,7 +104,8 @@ class Order:
         """Threads arrive at the cluster's barrier."""
         made = self.clocks.release(threads)
         done, pending = self.round
-        self.round = (done, (made if releases else made.ordering()).joined(pending))
+        made = made if releases else made.ordering().joined(self._fenced(threads, CLUSTER))
+        self.round = (done, made.joined(pending))
 
     def complete_cluster(self) -> None:
         """Everybody has arrived."""
@@ -133,7 +134,7 @@ class Order:
         """Threads arrive at an mbarrier, of their own CTA or of another one."""
         made = self.clocks.release(threads)
         if not how.releases:
-            made = made.ordering()
+            made = made.ordering().joined(self._fenced(threads, how.scope))
         self.tell(phases, made, near=int(threads[0]) // self.per_cta == phases.cta.rank, scope=how.scope)
 
     def tell(self, phases: Phases, message: Message, *, near: bool, scope: int = CTA) -> None:
@@ -181,6 +182,17 @@ class Order:
         times = self.clocks.advance(threads).tolist()
         for thread, group, time in zip(threads.tolist(), groups, times, strict=True):
             self._fences[thread] = _Fence(known[group], time, scope)
+
+    def _fenced(self, threads: Ints, scope: int) -> Message | None:
+        """What fences of these threads released before something relaxed."""
+        made: Message | None = None
+        fences = self._fences
+        for thread in threads.tolist() if fences else ():
+            if thread in fences and fences[thread].scope >= scope:
+                own = fences[thread].known.own.copy()
+                own[:, thread] = fences[thread].time
+                made = Message(own, fences[thread].known.others).joined(made)
+        return made
 
     def show(self, threads: Ints) -> None:
         """`fence.proxy.async`: what these threads did in global memory can be seen by the async proxy."""
