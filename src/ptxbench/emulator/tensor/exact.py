@@ -74,7 +74,8 @@ def _sum(a: Parts, b: Parts, c: Parts | None, fraction: int) -> NDArray[np.float
 
 def _rounded(exact: NDArray[np.float64], step: Step) -> Bits:
     if step.result == "f16":
-        return np.where(exact == 0, np.uint16(0), to_f16(exact))
+        halves = to_f16(exact)
+        return np.where((halves & np.uint16(0x7FFF)) == 0, np.uint16(0), halves)  # a zero is positive
     bits = truncated(exact).view(np.uint32)
     return bits & np.uint32(0xFFFFFC00) if step.result == "f32short" else bits
 
