@@ -25,7 +25,7 @@ _MOST_TASKS = 8192
 """They all fit into a pipe."""
 _MOST = 16
 """Processes; each holds what it changes of the first one's memory."""
-_WORTH = 0.1
+_WORTH = 0.5
 """Seconds of work below which starting processes costs more than it saves."""
 _PR_SET_PDEATHSIG = 1
 _COUPLING = frozenset(("multimem", "clusterlaunchcontrol", "griddepcontrol"))
