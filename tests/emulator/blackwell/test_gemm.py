@@ -98,3 +98,14 @@ def test_what_a_pair_forgets_is_found(name: str) -> None:
         found |= {each.rule for each in result.findings}
     assert found
     assert not rule or rule in found
+
+
+@pytest.mark.parametrize("which", [0, 1, 3, 7])
+def test_one_descriptor_with_another_swizzle_than_its_tile_is_found_whichever_it_is(which: int) -> None:
+    lines = ptx().splitlines()
+    place = [number for number, line in enumerate(lines) if "tcgen05.mma" in line][which]
+    first = re.findall(r"%rd\d+", lines[place])[0]
+    change = f"xor.b64 {first}, {first}, 0xC000000000000000;"  # 128 bytes become 64
+    lines[place] = f"{change}\n{lines[place]}\n{change}"
+    result, _, _ = multiply("\n".join(lines), (256, 512, 384), 1)
+    assert {each.rule for each in result.findings} == {"layout-mismatch"}

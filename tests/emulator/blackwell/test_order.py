@@ -146,3 +146,11 @@ def test_the_order_of_work_that_nobody_waits_for_does_not_change_the_result_of_w
     case.body = "".join(mma("f16", instruction(128, 32), enable=str(step)) for step in range(3))
     answers = {case.run(schedule).words.tobytes() for schedule in SCHEDULES}
     assert len(answers) == 1
+
+
+def test_rows_that_lie_over_each_other_are_a_warning() -> None:
+    case, _ = made(BF16, 128, 32, 2, (0, 0))
+    case.body = "xor.b64 %d1, %d1, 0x6000000000;\n" + case.body  # a stride of 512 bytes, not 1024
+    ran = case.run()
+    assert [(each.rule, each.severity) for each in ran.result.findings] == [("operand-overlap", "warning")]
+    assert "the stride byte offset is 512, the pattern 128 bytes wide" in ran.messages

@@ -62,7 +62,7 @@ class Hazards(Observer):
         self.cluster_clock: Clock = {}
         self.alone = len(units) == 1
         # Pairs (unit, write) that were found in order once; knowledge only grows.
-        self.known: set[tuple[int, int, int, bool]] = set()
+        self.known: set[tuple[int, int, int, int | None]] = set()
 
     def actor(self, unit: Unit) -> Actor:
         """The unit as the order sees it."""
@@ -172,7 +172,7 @@ class Hazards(Observer):
         """wgmma or the copy engine reads: `what` is its name and the swizzle that it expects."""
         name, swizzle = what
         for number in shadow.writers(chunks):
-            key = (actor.row, id(shadow), number, swizzle is None)
+            key = (actor.row, id(shadow), number, swizzle)
             if key in self.known:
                 continue
             write = shadow.writes[number]

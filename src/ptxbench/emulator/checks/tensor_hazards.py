@@ -43,7 +43,7 @@ class TensorHazards(Observer):
         self.after: dict[int, Clock] = {}
         self.times: dict[int, int] = {}
         self.moves: dict[int, Entry] = {}
-        self.looked: dict[tuple[int, int, int, int], tuple[int, int]] = {}
+        self.looked: dict[tuple[int, ...], tuple[int, int]] = {}
         self.latest: dict[int, tuple[tuple[object, ...], tuple[int, ...]]] = {}
 
     def shadow(self, cta: Cta) -> TensorShadow:
@@ -201,7 +201,8 @@ class TensorHazards(Observer):
     def _operands(self, work: PipeWork, entry: Entry) -> None:
         """The tensor core reads shared memory until a commit's phase says that it is over."""
         for cta, places, swizzle in work.operands:
-            key = (id(cta), places.start, places.stop, entry.row) if isinstance(places, slice) else None
+            run = isinstance(places, slice)
+            key = (id(cta), places.start, places.stop, entry.row, swizzle) if run else None
             state = (self.hazards.writes_of(cta), entry.time)
             if key is not None:
                 if self.looked.get(key) == state:

@@ -17,7 +17,15 @@ from ptxbench.emulator.machine.products import Operand
 from ptxbench.emulator.machine.spaces import OFFSET_MASK, RANK_SHIFT, Lanes
 from ptxbench.emulator.machine.tensor_alloc import peer
 from ptxbench.emulator.machine.tensor_memory import TensorMemory, rule
-from ptxbench.emulator.machine.tensor_products import A_COLUMNS, DEPTH, Product, Sides, check_lane, shared_operand
+from ptxbench.emulator.machine.tensor_products import (
+    A_COLUMNS,
+    DEPTH,
+    Product,
+    Sides,
+    check_lane,
+    overlaps,
+    shared_operand,
+)
 from ptxbench.emulator.machine.tensor_scales import Factors
 from ptxbench.emulator.machine.tensor_work import Commit, Pipe, PipeWork
 from ptxbench.emulator.machine.unit import Mask, Unit
@@ -113,12 +121,11 @@ def product(ins: Instruction) -> Op:
         if any(more[scales + kept :]):
             raise Unsupported(name, line, "a zero-column mask, whose fields sources describe in opposite ways")
         shape = decode(form, descriptor)
-        if shape.doubtful:
-            rule(unit, ("tensor-shape", "warning"), shape.doubtful, line)
         ctas = ctas_of(unit, form.group)
         for cta in ctas:
             TensorMemory.of(cta).use_group(form.group)
         sides = _sides((form, shape), ctas, (a, b), _factors((form, shape), unit, ctas, more[:scales]))
+        _advise(unit, line, shape, sides)
         made = Product(
             form,
             shape,
@@ -181,6 +188,17 @@ def _shared(what: tuple[Form, Shape], ctas: tuple[Cta, ...], value: int, side: i
                 f"tcgen05.mma reads up to shared+{found.end:#x} of {cta.name()}, beyond the shared memory",
             )
     return found
+
+
+def _advise(unit: Unit, line: int, shape: Shape, sides: Sides) -> None:
+    """Tell of what is allowed, but hardly meant."""
+    if shape.doubtful:
+        rule(unit, ("tensor-shape", "warning"), shape.doubtful, line)
+    for operand, name in ((sides.a, "A"), (sides.b, "B")):
+        if isinstance(operand, Operand) and overlaps(operand):
+            message = f"rows of operand {name} at shared+{operand.descriptor.start:#x} lie over each other: the stride "
+            message += f"byte offset is {operand.descriptor.stride}, the pattern {operand.descriptor.span} bytes wide"
+            rule(unit, ("operand-overlap", "warning"), message, line)
 
 
 def _factors(what: tuple[Form, Shape], unit: Unit, ctas: tuple[Cta, ...], addresses: list[int]) -> Factors | None:

@@ -157,6 +157,7 @@ _HINTS = {
     "tensor-allocation-order": "allocate the largest part first",
     "tensor-lane-wrap": "take the lane from the allocated address plus 32 times the warp's number modulo 4",
     "tensor-many-issuers": "elect one thread: every thread that executes it issues one of its own",
+    "operand-overlap": "check the stride byte offset: 8 rows of a swizzled tile take 8 times the pattern's bytes",
     "tensor-shape": "keep to what all sources agree on",
     "tensor-scale-copies": "copy them with tcgen05.cp.32x128b.warpx4, which fills all four quarters",
 }

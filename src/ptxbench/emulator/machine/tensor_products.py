@@ -42,6 +42,12 @@ def shared_operand(value: int, rows: int, depth: int, size: int, mn_major: bool)
 
 
 @lru_cache(maxsize=4096)
+def overlaps(operand: Operand) -> bool:
+    """Whether some bytes belong to several rows."""
+    return np.unique(operand.chunks).size < operand.chunks.size
+
+
+@lru_cache(maxsize=4096)
 def _chain(operands: tuple[Operand, ...], axis: int) -> NDArray[np.int64]:
     return np.concatenate([each.chunks for each in operands], axis=axis)
 
