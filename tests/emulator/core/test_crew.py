@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,6 +48,7 @@ def _done(body: str, count: int) -> tuple[list[int], Any, int]:
 @pytest.fixture(autouse=True)
 def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
+    monkeypatch.syspath_prepend(Path(__file__).parents[3])  # the new process imports this module
 
 
 @pytest.mark.parametrize("body", [SUMS, UNFENCED + store("%r2")], ids=["sums", "findings"])

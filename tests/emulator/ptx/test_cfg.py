@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from tests.emulator.ptx.texts import COMPILED, compiled, kernel
 
+from ptxbench.emulator.errors import PtxError
 from ptxbench.emulator.ptx import cfg
 from ptxbench.emulator.ptx.ir import Block, Function, Guard, Instruction, Register
 from ptxbench.emulator.ptx.parse import parse
@@ -29,6 +30,11 @@ def test_a_branch_around_falls_through_first() -> None:
 
 def test_an_unguarded_branch_does_not_fall_through() -> None:
     assert shape("top:\nmov.u32 x, 1;\nbra top;\nret;") == [(["mov", "bra"], (0,)), (["ret"], ())]
+
+
+def test_a_branch_without_a_label_is_refused_with_its_line() -> None:
+    with pytest.raises(PtxError, match="`bra` names no label"):
+        shape("mov.u32 x, 1;\nbra;\nret;")
 
 
 def test_a_guarded_exit_falls_through() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ptxbench.emulator.errors import PtxError
 from ptxbench.emulator.ptx.ir import Block, Function, Instruction, Label, Vector
 from ptxbench.emulator.ptx.isa import is_blocking
 
@@ -48,6 +49,8 @@ def _successors(inside: tuple[Instruction, ...], following: int | None, place_of
     targets: list[int] = []
     falls = True
     if last is not None and last.opcode in ("bra", "brx"):
+        if not last.operands:
+            raise PtxError(last.line, f"`{last.mnemonic}` names no label")
         target = last.operands[-1]
         named = target.items if isinstance(target, Vector) else (target,)
         targets = [place_of[each.name] for each in named if isinstance(each, Label)]
