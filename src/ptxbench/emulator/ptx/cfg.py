@@ -50,7 +50,7 @@ def _successors(inside: tuple[Instruction, ...], following: int | None, place_of
     falls = True
     if last is not None and last.opcode in ("bra", "brx"):
         if not last.operands:
-            raise PtxError(last.line, f"`{last.mnemonic}` names no label")
+            raise PtxError(last.line, f"`{last.name}` names no label")
         target = last.operands[-1]
         named = target.items if isinstance(target, Vector) else (target,)
         targets = [place_of[each.name] for each in named if isinstance(each, Label)]
