@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tests.emulator.agreement.cases import Array, Case, arrays, outputs
-from tests.emulator.evidence.bench import Bench, pointer
-from tests.emulator.evidence.candidate import module_of
+from tests.emulator.evidence.bench import Bench
+from tests.emulator.evidence.candidate import module_of, performed
 
 from ptxbench.emulator.host.process import record
-from ptxbench.emulator.host.record import Allocate, Blob, Copy, Fill, Launch, TensorArgument
-from ptxbench.emulator.launch import KernelLaunch, LaunchResult, Policy
+from ptxbench.emulator.host.record import TensorArgument
+from ptxbench.emulator.launch import LaunchResult, Policy
 from ptxbench.emulator.machine.memory import DeviceMemory
 from ptxbench.settings import Settings
 
@@ -41,35 +41,9 @@ def run(case: Case, policy: Policy) -> Ran:
     }
     told = record(library, "run", list(arguments.values()), Settings.load())
     assert told.ending.kind == "returned", told.ending
-    made: dict[int, int] = {}
-    results = []
-    for each in told.operations:
-        assert not isinstance(each, (Copy, Fill)), each
-        if isinstance(each, Allocate):
-            made[each.index] = bench.memory.allocate(each.size)
-        elif isinstance(each, Launch):
-            results.append(bench.launch(module, _launch(each, made)))
+    results = tuple(performed(told, bench, module))
     left = {
         name: bench.download(arguments[name].address, array.shape, array.dtype)
         for name, array in outputs(case, held).items()
     }
-    return Ran(left, tuple(results))
-
-
-def _launch(told: Launch, made: Mapping[int, int]) -> KernelLaunch:
-    return KernelLaunch(
-        told.kernel,
-        grid=told.grid,
-        block=told.block,
-        cluster=told.cluster,
-        dynamic_shared=told.dynamic_shared,
-        parameters=tuple(_relocated(each, made) for each in told.parameters),
-    )
-
-
-def _relocated(blob: Blob, made: Mapping[int, int]) -> bytes:
-    data = bytearray(blob.data)
-    for each in blob.relocations:
-        if each.of == "allocation":
-            data[each.offset : each.offset + 8] = pointer(made[each.index] + each.addend)
-    return bytes(data)
+    return Ran(left, results)

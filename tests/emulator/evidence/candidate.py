@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -88,21 +88,28 @@ def run_candidate(source: str, problem: Problem, policy: Policy, **axes: int) ->
     told = record(library, "run", arguments, Settings.load())
     assert told.ending.kind == "returned", told.ending
     assert told.replayable, told.live
-    results, seconds, made = [], 0.0, {}
-    for each in told.operations:
-        assert not isinstance(each, (Copy, Fill)), each
-        if isinstance(each, Allocate):
-            made[each.index] = bench.memory.allocate(each.size)
-        elif isinstance(each, Launch):
-            results.append(bench.launch(module, _launch(each, made)))
-            seconds += bench.seconds
-            if not results[-1].ok:
-                break
+    results, seconds = [], 0.0
+    for result in performed(told, bench, module):
+        results.append(result)
+        seconds += bench.seconds
+        if not result.ok:
+            break
     misses = {
         name: _miss(bench.download(addresses[name], arrays[name].shape, arrays[name].dtype), wanted[name])
         for name in wanted
     }
     return Run(told, tuple(results), seconds, misses)
+
+
+def performed(told: LaunchRecord, bench: Bench, module: Module) -> Iterator[LaunchResult]:
+    """Carry out what the host code asked for; the result of each launch as it ends."""
+    made: dict[int, int] = {}
+    for each in told.operations:
+        assert not isinstance(each, (Copy, Fill)), each
+        if isinstance(each, Allocate):
+            made[each.index] = bench.memory.allocate(each.size)
+        elif isinstance(each, Launch):
+            yield bench.launch(module, _launch(each, made))
 
 
 def _launch(told: Launch, made: Mapping[int, int]) -> KernelLaunch:
