@@ -138,8 +138,14 @@ def test_a_made_problem_can_be_evaluated(ptxbench: Run, kernel: Path, tmp_path: 
 def test_the_demo_says_what_is_computed_and_finds_each_mistake_with_its_line(ptxbench: Run) -> None:
     ended = ptxbench("demo")
     assert ended.code == 0
-    assert ended.out.startswith("Judging five Hopper kernels here and now")
-    for text in ("128 tx-bytes outstanding", "overwrite-before-release", "layout-mismatch", "5 of 5 verdicts"):
+    assert ended.out.startswith("Judging five Hopper kernels and one for Blackwell here and now")
+    for text in (
+        "128 tx-bytes outstanding",
+        "overwrite-before-release",
+        "layout-mismatch",
+        "done by tcgen05",
+        "6 of 6 verdicts",
+    ):
         assert text in " ".join(ended.out.split())
 
 

@@ -94,7 +94,7 @@ def emulate(
 
 @app.command()
 def demo() -> None:
-    """Judge two right kernels and three broken ones on the emulator; no GPU is needed."""
+    """Judge three right kernels and three broken ones on the emulator; no GPU is needed."""
     from ptxbench.cli.demo import run_demo
 
     raise typer.Exit(run_demo())

@@ -1,4 +1,4 @@
-"""`ptxbench demo`: two right kernels and three broken ones, judged on the emulator; it holds no kernel itself."""
+"""`ptxbench demo`: three right kernels and three broken ones, judged on the emulator; it holds no kernel itself."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from ptxbench.cli.reference import reference_file, reference_kernel
+from ptxbench.cli.reference import reference_file
 from ptxbench.evaluate.pipeline import EvaluationRequest, evaluate
 from ptxbench.evaluate.render import STATE_STYLES, status_sentence
 from ptxbench.schema.candidate import Candidate
@@ -24,13 +24,12 @@ from ptxbench.schema.values import Target
 from ptxbench.schema.verdict import StageName, State, Verdict
 from ptxbench.suite import load_problem, make_gemm, pick_workload, write_problem
 
-TARGET = Target.SM_90A
 SMALL_GEMM = (256, 512)
-"""N and K of the problem on which the broken variants are judged."""
+"""N and K of the problem on which the Blackwell kernel and the broken variants are judged."""
 
 FIRST_LINE = (
-    "Judging five Hopper kernels here and now, with no GPU: each is compiled, its host code is called, and every PTX "
-    "instruction of its kernels is carried out on this machine's processor."
+    "Judging five Hopper kernels and one for Blackwell here and now, with no GPU: each is compiled, its host code is "
+    "called, and every PTX instruction of its kernels is carried out on this machine's processor."
 )
 
 
@@ -40,25 +39,48 @@ class Case:
 
     Attributes:
         title: What it is.
+        kernel: Its file below `reference`.
         problem: A problem of the suite; empty for the small product.
+        target: The architecture that it is for.
         change: A text of the small kernel, and what stands there instead.
         expected: How its verdict must be.
         kind: The rule of a finding that must be among the findings, or the reason's code.
     """
 
     title: str
+    kernel: str = "demo/gemm.cu"
     problem: str = ""
+    target: Target = Target.SM_90A
     change: tuple[str, str] = ("", "")
     expected: State = State.FAILED
     kind: str = ""
 
 
+PRODUCTS = {Target.SM_90A: "wgmma", Target.SM_100A: "tcgen05"}
+"""The instructions that multiply, by target."""
+
 _WAIT = '    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");\n'
 _RELEASE = "    if (threadIdx.x % 128 == 0) barrier_arrive(ring.empty(stage));\n"
 
 CASES = (
-    Case("our GEMM: TMA, wgmma, clusters", "gemm_n7168_k5120", expected=State.PASSED),
-    Case("our attention: softmax between two wgmma", "mha_with_lse_d128", expected=State.PASSED),
+    Case(
+        "our GEMM: TMA, wgmma, clusters",
+        "gemm_n7168_k5120/sm_90a.cu",
+        problem="gemm_n7168_k5120",
+        expected=State.PASSED,
+    ),
+    Case(
+        "our attention: softmax between two wgmma",
+        "mha_with_lse_d128/sm_90a.cu",
+        problem="mha_with_lse_d128",
+        expected=State.PASSED,
+    ),
+    Case(
+        "our GEMM for Blackwell: tcgen05, tensor memory",
+        "gemm_n7168_k5120/sm_100a.cu",
+        target=Target.SM_100A,
+        expected=State.PASSED,
+    ),
     Case(
         "a GEMM that expects 128 bytes too many",
         change=("expected = 2 * kBytes;", "expected = 2 * kBytes + 128;"),
@@ -125,24 +147,20 @@ def judge(case: Case) -> Judged:
     """Judge one case on the emulator."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ptxbench-demo-") as folder:
-        if case.problem:
-            problem = load_problem(case.problem)
-            source = reference_kernel(case.problem, TARGET).read_text()
-        else:
-            problem = load_problem(write_problem(make_gemm(*SMALL_GEMM), Path(folder)))
-            source = _changed(reference_file("demo/gemm.cu").read_text(), case.change)
+        problem = load_problem(case.problem or write_problem(make_gemm(*SMALL_GEMM), Path(folder)))
+        source = _changed(reference_file(case.kernel).read_text(), case.change)
         candidate = Candidate.from_source(source, name=case.title)
         until = StageName.PROFILE if case.expected is State.PASSED else StageName.SANITIZE
-        request = EvaluationRequest(target=TARGET, device="emulator", until=until)
+        request = EvaluationRequest(target=case.target, device="emulator", until=until)
         verdict = evaluate(candidate, problem, pick_workload(problem, "small"), request)
     return Judged(case, verdict, time.monotonic() - started)
 
 
 def _changed(source: str, change: tuple[str, str]) -> str:
     before, after = change
-    if source.count(before) != 1:
+    if before and source.count(before) != 1:
         raise AssertionError(f"the demo's kernel has {source.count(before)} times {before!r}")
-    return source.replace(before, after)
+    return source.replace(before, after) if before else source
 
 
 def _paragraph(number: int, judged: Judged) -> Iterator[RenderableType]:
@@ -176,11 +194,12 @@ def _headline(verdict: Verdict) -> str:
 def _lines(verdict: Verdict) -> Iterator[tuple[str, str]]:
     """What is worth knowing beyond the status: (a word, a sentence)."""
     work = verdict.stages.profile.work
+    products = PRODUCTS[verdict.target]
     if work is not None:
         over = ", for its tiles reach beyond this small size" if work.target_mma > 1 else ""
-        yield "work:", f"{work.target_mma:.0%} of the required multiplications done by wgmma{over}"
+        yield "work:", f"{work.target_mma:.0%} of the required multiplications done by {products}{over}"
     if verdict.layers.target.necessity.state == "yes":
-        yield "needed:", "with the results of wgmma spoilt, or what TMA moves, the output is wrong"
+        yield "needed:", f"with the results of {products} spoilt, or what TMA moves, the output is wrong"
     for finding in _findings(verdict)[:1]:
         yield "where:", finding.place
         kind = "" if finding.kind in _headline(verdict) else f"{finding.kind}: "
