@@ -39,6 +39,10 @@ class CandidateError(PtxbenchError):
     """The files given as a candidate cannot be read as one (not: the kernel is wrong)."""
 
 
+class PackError(PtxbenchError):
+    """A knowledge pack, level or patch is unknown, or is not for the problem."""
+
+
 class ToolError(PtxbenchError):
     """A tool (nvcc, cuobjdump, ncu, ...) is missing, cannot start, or answers what no version of it should."""
 
