@@ -136,11 +136,42 @@ def _narrowed(words: Sequence[str], number: Number, target: str) -> Expected:
 def convert_packed(words: Sequence[str], given: Sequence[int]) -> Sequence[Expected]:
     """cvt to and from packed formats: the parts of the result, the lowest first."""
     target, source = words[-2], words[-1]
+    if "rs" in words:
+        return _stochastic(words, given)
     numbers = _numbers(source, given)
     if target.startswith("ue8m0"):
         return tuple(_scale(words, each) for each in numbers)
     format_ = target.removesuffix("x2")
     return tuple(_small(words, each, format_) for each in numbers)
+
+
+def _stochastic(words: Sequence[str], given: Sequence[int]) -> Sequence[Expected]:
+    """Away from zero where the random bits carry out of the bits that a result has no room for."""
+    *sources, random = given
+    format_ = words[-2][:-2]
+    upper, lower = random >> 16, random & 0xFFFF
+    shares = {
+        "f16": [lower & 0x1FFF, upper & 0x1FFF],
+        "bf16": [lower, upper],
+        "e2m1": [lower & 0xFF, upper & 0xFF, lower >> 8, upper >> 8],
+    }.get(format_, [lower, lower, upper, upper])
+    room = {"f16": 13, "e2m1": 8}.get(format_, 16)
+    numbers = [decode(each, "f32") for each in sources[::-1]]
+    return tuple(_small(words, _moved(*each, format_, room), format_) for each in zip(numbers, shares, strict=True))
+
+
+def _moved(number: Number, share: int, format_: str, room: int) -> Number:
+    """The neighbour in the format that random bits choose, exponents unbounded."""
+    if number.size is None or number.nan or number.zero:
+        return number
+    exponent, fraction = LAYOUT[format_]
+    place = 2 - (1 << (exponent - 1))
+    while Fraction(2) ** (place + 1) <= number.size:
+        place += 1
+    ulp = Fraction(2) ** (place - fraction)
+    whole, rest = divmod(number.size, ulp)
+    carried = int(rest / ulp * (1 << room)) + share >> room
+    return Number(number.negative, (whole + carried) * ulp)
 
 
 def _numbers(source: str, given: Sequence[int]) -> list[Number]:

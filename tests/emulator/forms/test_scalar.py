@@ -22,8 +22,8 @@ from ptxbench.emulator.ptx.shapes import OperandSpec
 LANES = 64
 MOST = 30
 """Mnemonics in one kernel."""
-OTHERS = ("cvta", "isspacep", "mapa", "getctarank", "cvt.rs")
-"""They need the machine, or are not supported."""
+OTHERS = ("cvta", "isspacep", "mapa", "getctarank")
+"""They need the machine."""
 FORMS = [
     form
     for form in isa.coverage()

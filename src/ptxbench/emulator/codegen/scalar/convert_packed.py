@@ -11,16 +11,26 @@ from ptxbench.emulator.codegen.scalar.compare import floats
 from ptxbench.emulator.codegen.scalar.convert import clamped, integers, nearest_f16
 from ptxbench.emulator.codegen.scalar.form import Bits, Form, Run, ScalarOp, dtype, width
 from ptxbench.emulator.codegen.scalar.rounding import nearest_bf16
-from ptxbench.emulator.codegen.scalar.small import SMALL, decode, encode, to_scale
+from ptxbench.emulator.codegen.scalar.small import SMALL, decode, encode, encode_stochastic, to_scale
 
 _PAIRS = {"f16x2": 16, "bf16x2": 16, "e4m3x2": 8, "e5m2x2": 8, "e2m3x2": 8, "e3m2x2": 8, "ue8m0x2": 8, "e2m1x2": 4}
 
+# Where the random bits of each element begin, the lowest element first (PTX ISA, section cvt). Both elements of a pair
+# of 8 or 6 bits have the same 16 bits; of 4-bit ones, each half of the word has a byte for one of each pair.
+_RANDOM = {
+    **{(name, 2): (0, 16) for name in ("f16", "bf16")},
+    **{(name, 4): (0, 0, 16, 16) for name in ("e4m3", "e5m2", "e2m3", "e3m2")},
+    ("e2m1", 4): (0, 16, 8, 24),
+}
+
 
 def convert(form: Form) -> ScalarOp | None:
-    """`cvt` of pairs, but for stochastic rounding."""
-    if len(form.types) != 2 or "rs" in form.words or "pack" in form.words:
+    """`cvt` of pairs, and of four numbers with stochastic rounding."""
+    if len(form.types) != 2 or "pack" in form.words:
         return None
     to, of = form.types
+    if "rs" in form.words:
+        return _stochastic(form, to) if of == "f32" else None
     if to in _PAIRS and of == "f32" and len(form.ins.operands) == 3:
         return _from_two(form, to)
     if to in _PAIRS and of in _PAIRS:
@@ -50,6 +60,25 @@ def _element(form: Form, to: str) -> Run:
 def _joined(low: Bits, high: Bits, to: str) -> Bits:
     made: Bits = (low | high << np.uint32(_PAIRS[to])).astype(dtype(to))
     return made
+
+
+def _stochastic(form: Form, to: str) -> ScalarOp:
+    """`cvt.rs`: two or four float32 and 32 random bits."""
+    name, count = to[:-2], int(to[-1])
+    format_, size = SMALL[name], width(to) // count
+    satfinite, relu = "satfinite" in form.words, "relu" in form.words
+    taken = 13 if name == "f16" else 8 if name == "e2m1" else 16
+
+    def run(*given: Bits) -> Bits:
+        *numbers, random = given
+        made: Bits = np.zeros(np.broadcast_shapes(*(each.shape for each in given)), np.uint32)
+        for place, (bits, low) in enumerate(zip(numbers[::-1], _RANDOM[name, count], strict=True)):
+            value = bits.view(np.float32).astype(np.float64)
+            chosen = random >> np.uint32(low) & np.uint32((1 << taken) - 1)
+            made = made | encode_stochastic(value, format_, (chosen, taken), satfinite, relu) << np.uint32(size * place)
+        return made.astype(dtype(to))
+
+    return ScalarOp(run, ("f32",) * count + ("b32",), (_register(to),))
 
 
 def _from_two(form: Form, to: str) -> ScalarOp:

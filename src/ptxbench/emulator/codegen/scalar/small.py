@@ -74,6 +74,34 @@ def encode(value: F64, format_: Small, mode: str, satfinite: bool, relu: bool) -
         uint32 of the same shape.
     """
     rounded = np.abs(to_quantum(value, format_.exponent, format_.mantissa, mode))
+    return _coded(value, rounded, format_, mode, (satfinite, relu))
+
+
+def encode_stochastic(value: F64, format_: Small, random: tuple[Bits, int], satfinite: bool, relu: bool) -> Bits:
+    """Codes of numbers, rounded away from zero where random bits carry out of the bits that are cut off.
+
+    Args:
+        value: float64, exact.
+        format_: The format.
+        random: Bits of each number, and how many; the highest has half the weight of the last place that stays.
+        satfinite: As for `encode`.
+        relu: As for `encode`.
+
+    Returns:
+        uint32 of the same shape.
+    """
+    bits, count = random
+    exponent = np.maximum(np.frexp(value)[1] - 1, format_.smallest_exponent) - format_.mantissa
+    scaled = np.abs(np.ldexp(value, -exponent))
+    whole = np.trunc(scaled)
+    cut = np.trunc(np.ldexp(np.where(np.isfinite(scaled), scaled - whole, 0.0), count))
+    rounded = np.ldexp(whole + (cut + bits >= 1 << count), exponent)
+    return _coded(value, rounded, format_, "rs", (satfinite, relu))
+
+
+def _coded(value: F64, rounded: F64, format_: Small, mode: str, clamp: tuple[bool, bool]) -> Bits:
+    """Codes of rounded sizes, with the sign that the values had; `clamp` is satfinite and relu."""
+    satfinite, relu = clamp
     smallest = format_.smallest_exponent
     exponent = np.where(rounded == 0, smallest, np.maximum(np.frexp(rounded)[1] - 1, smallest))
     whole = np.ldexp(rounded, format_.mantissa - exponent)
