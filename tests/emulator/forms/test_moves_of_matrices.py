@@ -34,6 +34,18 @@ def _registers_of(matrices: NDArray[np.uint16], transposed: bool) -> list[NDArra
     return made
 
 
+def _unpacked(rows: NDArray[np.uint8], bits: int) -> NDArray[np.uint8]:
+    """Sixteen elements of a few bits, the first in the lowest ones of 16 bytes, each to a byte of its own."""
+    numbers = [int.from_bytes(row.tobytes(), "little") for row in rows]
+    made = [[number >> bits * place & ((1 << bits) - 1) for place in range(16)] for number in numbers]
+    return np.array(made, np.uint8)
+
+
+def _rows_of(rows: NDArray[np.uint8]) -> list[NDArray[np.uint64]]:
+    """Lane l has four neighbours, from 4 (l % 4), of row l / 4, of each matrix of 8 rows."""
+    return [four.astype(np.uint64) for four in rows.reshape(-1, 128).view(np.uint32)]
+
+
 def _bytes_of(rows: NDArray[np.uint8], loads: bool) -> list[NDArray[np.uint64]]:
     """Registers of 8-bit elements: ldmatrix of 16 rows gives four of a column, stmatrix takes two of two columns."""
     made = []
@@ -72,14 +84,15 @@ def test_matrices_move_between_memory_and_registers(form: Form) -> None:
         place = kernel.place(memory.tobytes()) + 16 * np.arange(32, dtype=np.uint64)
         copy = "mov.u32 r50, rows; mad.lo.u32 r51, lane, 16, r50; add.u32 r52, r50, r53;"
         sources = {"d1": place, "r53": 16 * order}
-        lines = count * (16 if words[0] == "ldmatrix" and "b8" in words else 8)
+        lines = count * (16 if "m16n16" in words else 8)
         rows = data.reshape(32, 8)[:lines]
-        narrow = "b8" in words
-        expected = (
-            _bytes_of(rows.view(np.uint8), words[0] == "ldmatrix")
-            if narrow
-            else _registers_of(data[:count], "trans" in words)
-        )
+        expected = _registers_of(data[:count], "trans" in words)
+        narrow = bool({"b8", "b8x16"} & set(words))
+        if narrow:
+            raw = rows.view(np.uint8)
+            bits = next((int(word[1]) for word in words if word in ("b6x16_p32", "b4x16_p64")), 0)
+            raw = _unpacked(raw, bits) if bits else raw
+            expected = _rows_of(raw) if "m8n16" in words else _bytes_of(raw, words[0] == "ldmatrix")
         names = [f"r{i + 1}" for i in range(len(expected))]
         if words[0] == "ldmatrix":
             fill = "ld.global.v2.b64 {d2, d3}, [d1]; st.shared.v2.b64 [r51], {d2, d3}; bar.warp.sync -1;"

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ptxbench.emulator.errors import Unsupported
 from ptxbench.emulator.ptx.ir import Instruction
 from ptxbench.emulator.tensor.formats import Bits
+from ptxbench.emulator.tensor.narrow import codes
 
 
 @dataclass(frozen=True)
@@ -25,28 +26,33 @@ class MatrixMove:
         matrices: 1, 2 or 4.
         transposed: Whether a register holds neighbours of a column.
         rows: Of a matrix in memory, of 16 bytes each: 8, or 16 where ldmatrix reads 16x16 bytes.
-        bytes: Whether elements have 8 bits: 16x16 of them in two registers, or 16x8 in one, always transposed.
+        bytes: Whether elements have 8 bits: 16x16 of them in two registers, or 16x8 in one, transposed, and 8x16 in
+            one.
+        packed: Bits of an element in memory, 4 or 6 of them, which goes to the low bits of its byte; 0: whole bytes.
     """
 
     matrices: int
     transposed: bool
     rows: int = 8
     bytes: bool = False
+    packed: int = 0
 
     @classmethod
     def parse(cls, ins: Instruction) -> MatrixMove:
         """The form of the instruction.
 
         Raises:
-            Unsupported: It moves something else than elements of 16 or 8 bits; where in a byte an unpacked element of
-                4 or 6 bits lies is told by figures alone.
+            Unsupported: There is no such one.
         """
         words = set(ins.modifiers)
         count = next((int(word[1:]) for word in ins.modifiers if word in ("x1", "x2", "x4")), 0)
         if ins.opcode in ("ldmatrix", "stmatrix") and count and {"m8n8", "b16"} <= words:
             return cls(count, "trans" in words)
-        if count and {"b8", "m16n16" if ins.opcode == "ldmatrix" else "m16n8"} <= words:
-            return cls(count, True, 16 if ins.opcode == "ldmatrix" else 8, True)
+        if ins.opcode == "ldmatrix" and count and words & {"b8", "b8x16"} and words & {"m16n16", "m8n16"}:
+            packed = 4 if "b4x16_p64" in words else 6 if "b6x16_p32" in words else 0
+            return cls(count, "m16n16" in words, 16 if "m16n16" in words else 8, True, packed)
+        if ins.opcode == "stmatrix" and count and {"b8", "m16n8"} <= words:
+            return cls(count, True, 8, True)
         raise Unsupported(ins.name, ins.line)
 
     @property
@@ -60,8 +66,13 @@ class MatrixMove:
 
     def load(self, rows: NDArray[np.uint8]) -> NDArray[np.uint32]:
         """Registers [registers, lanes] from rows: uint8 [warps, rows * matrices, 16]."""
-        if self.bytes:
+        if self.packed:
+            rows = codes(rows.reshape(-1, 16), self.packed, "padded")
+        if self.bytes and self.transposed:
             return self._load_bytes(rows)
+        if self.bytes:  # lane 4g + q: four neighbours, from 4q, of row g
+            words = rows.view(np.uint32).reshape(-1, self.matrices, 32).swapaxes(0, 1)
+            return np.ascontiguousarray(words).reshape(self.matrices, -1)
         elements = np.ascontiguousarray(rows).view(np.uint16).reshape(-1, self.matrices, 8, 8)
         if self.transposed:
             elements = elements.swapaxes(-1, -2)
