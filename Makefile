@@ -5,7 +5,7 @@ PY ?= $(BIN)/python
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check gpu
+.PHONY: help setup core demo test check gpu
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -13,7 +13,10 @@ help: ## list the targets
 setup: ## make the virtual environment (VENV=.venv), if it is not there
 	@PYTHON="$(PYTHON)" sh tools/setup.sh "$(VENV)"
 
-demo: setup ## judge two right Hopper kernels and three broken ones on the emulator, without a GPU
+core:
+	@PYTHON="$(PYTHON)" sh tools/setup.sh "$(VENV)" core
+
+demo: core ## judge two right Hopper kernels and three broken ones on the emulator, without a GPU
 	@$(BIN)/ptxbench demo
 
 test: setup ## run the tests that need no GPU

@@ -10,5 +10,6 @@ lock() {
         --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet --output-file "$output"
 }
 
-lock requirements/core.txt
-lock requirements/dev.txt --group dev --constraint requirements/core.txt
+lock requirements/core.txt --group build
+# Tests run every extra that needs neither a GPU nor torch.
+lock requirements/dev.txt --group dev --extra agent --extra local-model --extra report --constraint requirements/core.txt

@@ -1,18 +1,22 @@
 #!/bin/sh
-# Makes the virtual environment named by the first argument: pinned packages and ptxbench itself, editable.
+# Makes the virtual environment named by the first argument: pinned packages and ptxbench itself, editable. The second
+# argument is `core`, what ptxbench itself needs, or `dev` (as when left out): that and what its tests and checks need.
 # Quick and without effect when it is already there for the present requirement files.
 set -eu
 cd "$(dirname "$0")/.."
 venv=${1:-.venv}
+kind=${2:-dev}
 
 die() {
     printf 'error: %s\nremedy: %s\n' "$1" "$2" >&2
     exit 2
 }
 
-wanted=$(cat requirements/dev.txt pyproject.toml | sha256sum | cut -d ' ' -f 1)
-stamp=$venv/.ptxbench-requirements
-if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
+wanted=$(cat requirements/*.txt pyproject.toml | sha256sum | cut -d ' ' -f 1)
+there() {
+    [ -f "$venv/.ptxbench-$1" ] && [ "$(cat "$venv/.ptxbench-$1")" = "$wanted" ]
+}
+if there "$kind" || there dev; then
     exit 0
 fi
 
@@ -41,8 +45,8 @@ fi
 PIP_REQUIRE_VIRTUALENV=1 # whatever $venv turns out to be, the machine's own Python is left alone
 export PIP_REQUIRE_VIRTUALENV
 "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --no-input --no-compile \
-    --require-hashes --requirement requirements/dev.txt
+    --no-deps --require-hashes --requirement "requirements/$kind.txt"
 "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --no-input --no-compile \
     --no-deps --no-build-isolation --editable .
-printf '%s\n' "$wanted" >"$stamp.part"
-mv "$stamp.part" "$stamp"
+printf '%s\n' "$wanted" >"$venv/.ptxbench-$kind.part"
+mv "$venv/.ptxbench-$kind.part" "$venv/.ptxbench-$kind"

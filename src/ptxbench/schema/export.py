@@ -13,10 +13,17 @@ from pydantic import BaseModel
 
 from ptxbench.schema.candidate import Candidate
 from ptxbench.schema.problem import Problem
+from ptxbench.schema.turn import Run, Trajectory
 from ptxbench.schema.values import SCHEMA_VERSION
 from ptxbench.schema.verdict import Verdict
 
-DOCUMENTS: dict[str, type[BaseModel]] = {"candidate": Candidate, "problem": Problem, "verdict": Verdict}
+DOCUMENTS: dict[str, type[BaseModel]] = {
+    "candidate": Candidate,
+    "problem": Problem,
+    "run": Run,
+    "trajectory": Trajectory,
+    "verdict": Verdict,
+}
 """File name without suffix -> value."""
 
 FOLDER = Path("docs/schema")
