@@ -242,6 +242,10 @@ class Hazards(Observer):
         """Registers of a product are used before a wait."""
         self.report.accumulator(unit, product, block)
 
+    def operand_overwritten(self, unit: Unit, product: Product, block: RunBlock) -> None:
+        """Registers of A are written before a wait."""
+        self.report.lent(unit, product, block)
+
     def registers_exposed(self, unit: Unit) -> None:
         """Ordinary instructions use accumulators: the next wgmma needs a fence."""
         self.actor(unit).exposed = True

@@ -89,6 +89,9 @@ class Observer:
     def accumulator_used(self, unit: Unit, product: Product, block: RunBlock) -> None:
         """A block uses accumulator registers of a product that nobody waited for."""
 
+    def operand_overwritten(self, unit: Unit, product: Product, block: RunBlock) -> None:
+        """A block writes registers of A of a product that nobody waited for."""
+
     def registers_exposed(self, unit: Unit) -> None:
         """A block uses accumulator registers, so that the next wgmma needs a fence."""
 

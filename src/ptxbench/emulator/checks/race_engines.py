@@ -256,6 +256,11 @@ class Engines:
 
     # tcgen05: per thread that issues.
 
+    def end_of(self, pipe: Pipe) -> tuple[int, int]:
+        """When what a thread issues to the tensor core now is over: column and time."""
+        groups = self._groups(self.pipes, id(pipe))
+        return groups.read, groups.commits + 1
+
     def tensor_issued(self, work: PipeWork) -> None:
         """An mma or cp reads shared memory until a commit's phase is over."""
         groups = self._groups(self.pipes, id(work.pipe))
@@ -263,14 +268,19 @@ class Engines:
         for cta, places, _ in work.operands:
             self._read_operand(work.unit, (cta.rank, places), kind, (groups.read, groups.commits + 1))
 
-    def tensor_committed(self, commit: Commit) -> None:
-        """What the thread issued so far ends with this commit; what it knew to be over is over then too."""
+    def tensor_committed(self, commit: Commit, fenced: Message) -> None:
+        """What the thread issued so far ends with this commit; what it knew to be over is over then too.
+
+        Args:
+            commit: The commit.
+            fenced: What it tells besides.
+        """
         pipe = Pipe.of(commit.unit, commit.lane)
         groups = self._groups(self.pipes, id(pipe))
         groups.commits += 1
         clocks = self.checks.clocks
         known = clocks.alone(self.checks.base(commit.unit) + commit.lane).ordering()
-        self.told[commit] = clocks.mark(groups.read, groups.commits).joined(known)
+        self.told[commit] = clocks.mark(groups.read, groups.commits).joined(known).joined(fenced)
 
     def tensor_arrived(self, commit: Commit, phases: Phases) -> None:
         """The commit tells an mbarrier."""

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from ptxbench.emulator.checks.observer import Observer
 from ptxbench.emulator.checks.race_checks import RaceChecks
 from ptxbench.emulator.checks.race_ground import Ground, grains_of
+from ptxbench.emulator.checks.race_tensor import TensorRaces
 from ptxbench.emulator.checks.race_texts import RaceReporter
+from ptxbench.emulator.checks.tensor_texts import TensorReporter
 from ptxbench.emulator.machine.grid import cluster_places
 from ptxbench.emulator.machine.tensor_work import PipeWork
 
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from ptxbench.emulator.machine.kernel import Kernel
     from ptxbench.emulator.machine.phases import Phases
     from ptxbench.emulator.machine.products import Product
-    from ptxbench.emulator.machine.tensor_work import Commit, TensorWork
+    from ptxbench.emulator.machine.tensor_memory import Region
+    from ptxbench.emulator.machine.tensor_work import Commit, TensorWork, WarpMove
     from ptxbench.emulator.machine.unit import Mask, Unit
     from ptxbench.emulator.machine.work import Work
 
@@ -40,7 +43,9 @@ class Races:
     def observer(self, cluster: Cluster) -> RaceObserver:
         """What watches one cluster."""
         cluster.races = RaceChecks(cluster, self.ground, self.report)
-        return RaceObserver(cluster.races)
+        if not cluster.kernel.compiled.uses_tensor_memory:
+            return RaceObserver(cluster.races)
+        return TensorRaceObserver(cluster.races, TensorRaces(cluster.races, TensorReporter(self.report.report)))
 
     def finish(self, missing: str) -> None:
         """Say what could not be decided; `missing` is what did not run, or empty."""
@@ -89,14 +94,36 @@ class RaceObserver(Observer):
         """A wgmma begins."""
         self.checks.engines.product_issued(unit, product)
 
+
+class TensorRaceObserver(RaceObserver):
+    """With tensor memory besides."""
+
+    def __init__(self, checks: RaceChecks, tensor: TensorRaces) -> None:
+        super().__init__(checks)
+        self.tensor = tensor
+
+    def fence(self, unit: Unit, words: Sequence[str], mask: Mask | None) -> None:
+        """A fence of any kind."""
+        super().fence(unit, words, mask)
+        self.tensor.fence(unit, words, mask)
+
     def tensor_issued(self, work: TensorWork) -> None:
-        """Work of the tensor core of sm_100a begins."""
+        """A load, store, product, copy or shift begins."""
         if isinstance(work, PipeWork):
             self.checks.engines.tensor_issued(work)
+        self.tensor.tensor_issued(work)
+
+    def tensor_waited(self, unit: Unit, moves: Sequence[WarpMove]) -> None:
+        """A warp waited for its loads or its stores."""
+        self.tensor.tensor_waited(unit, moves)
+
+    def tensor_freed(self, unit: Unit, region: Region, line: int) -> None:
+        """Columns are given back."""
+        self.tensor.tensor_freed(unit, region, line)
 
     def tensor_committed(self, commit: Commit) -> None:
         """A tcgen05.commit."""
-        self.checks.engines.tensor_committed(commit)
+        self.checks.engines.tensor_committed(commit, self.tensor.committed(commit))
 
     def tensor_arrived(self, commit: Commit, phases: Phases) -> None:
         """It tells an mbarrier."""

@@ -57,6 +57,9 @@ class TensorShadow:
 
     def read(self, region: Region, entry: Entry) -> None:
         """Remember a read."""
+        more = entry.row + 1 - self.reads.shape[0]
+        if more > 0:
+            self.reads = np.pad(self.reads, ((0, more), (0, 0), (0, 0)))
         self.reads[entry.row, region.groups, region.columns] = self._number(entry)
 
     def forget(self, region: Region) -> None:

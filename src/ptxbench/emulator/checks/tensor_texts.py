@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ptxbench.emulator.checks.texts import Reporter
 from ptxbench.emulator.report import Finding, Severity
@@ -25,12 +25,17 @@ _DONE = {
 
 @dataclass(frozen=True)
 class Access:
-    """Somebody uses a part of tensor memory."""
+    """Somebody uses a part of tensor memory.
+
+    Attributes:
+        threads: Their numbers in the cluster, where lanes are told apart.
+    """
 
     unit: Unit
     region: Region
     kind: str
     line: int
+    threads: Any = None
 
     def where(self) -> str:
         """The cells, for a sentence."""

@@ -157,6 +157,14 @@ class Reporter:
         made = Finding("accumulator-before-wait", "lint", message, product.line, warps=_warps(unit), hint=hint)
         self.add(made, block.line)
 
+    def lent(self, unit: Unit, product: Product, block: RunBlock) -> None:
+        """Registers of A are written before a wait."""
+        message = f"registers of A of the wgmma of line {product.line} are written from line {block.line} on without a "
+        message += "wait"
+        hint = "wgmma.wait_group before the registers get other values; ptxas gives them other ones, or serialises"
+        made = Finding("operand-before-wait", "lint", message, product.line, warps=_warps(unit), hint=hint)
+        self.add(made, block.line)
+
     def missing_fence(self, unit: Unit, product: Product) -> None:
         """A first wgmma without a fence."""
         message = f"the wgmma of line {product.line} follows other uses of its registers without wgmma.fence"

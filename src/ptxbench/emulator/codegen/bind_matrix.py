@@ -77,6 +77,7 @@ def _mma_async(ins: Instruction) -> Op:
     if len(slots) != form.d_registers:
         raise Unsupported(ins.name, ins.line, "an accumulator with sinks")
     in_registers = isinstance(first, Vector)
+    lent = tuple(each.slot for each in items(first) if isinstance(each, Register)) if in_registers else ()
     read: tuple[tuple[Source, str], ...] = typed((first,), "b32" if in_registers else "b64")
     # A dictionary by number is quicker than looking up the whole form every time.
     known: dict[int, Operand] = {}
@@ -95,7 +96,7 @@ def _mma_async(ins: Instruction) -> Op:
         *a, b, scale_d = arguments[: len(arguments) - len(metadata)]
         left = tuple(a) if in_registers else behind(0, a[0])
         right, places = behind(1, b), arguments[-1] if metadata else None
-        product = Product(form, line, left, right, bool(scale_d[0]), slots, places)
+        product = Product(form, line, left, right, bool(scale_d[0]), slots, lent, places)
         for each in product.operands():
             if each.end > unit.cta.shared.limit:
                 reason = f"wgmma reads up to shared+{each.end:#x}, beyond the shared memory"

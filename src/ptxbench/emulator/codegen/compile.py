@@ -128,6 +128,7 @@ class Compiled:
             next=following,
             length=len(block.instructions),
             slots=frozenset(_slots(steps)),
+            written=frozenset(slot for each in steps for x, _ in each.op.results for slot in slots_of(x)),
             constants=len(self.constants.specs),
             line=block.instructions[0].line if block.instructions else 0,
         )

@@ -19,6 +19,7 @@ class RunBlock:
         warps: Executions, counted by warps with an active lane.
         threads: Executions, counted by active lanes.
         slots: Registers that it uses outside of asynchronous products.
+        written: Those of them that it writes.
         constants: How many constants a unit must have for it.
     """
 
@@ -28,6 +29,7 @@ class RunBlock:
     next: int
     length: int
     slots: frozenset[int]
+    written: frozenset[int]
     constants: int
     line: int
     warps: int = 0

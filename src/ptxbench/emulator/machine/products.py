@@ -87,6 +87,7 @@ class Product:
     Attributes:
         a: Descriptor of A, or its four registers.
         slots: Registers of the accumulator.
+        lent: Registers of A.
         metadata: The register with the places of a sparse A's elements.
     """
 
@@ -96,6 +97,7 @@ class Product:
     b: Operand
     scale_d: bool
     slots: Slots
+    lent: Slots = ()
     metadata: Any = None
     done: bool = False
     knowledge: Any = None
@@ -126,6 +128,7 @@ class Products:
         """A product begins."""
         self.open.append(product)
         self.unit.owed.update(product.slots)
+        self.unit.lent.update(product.lent)
         for observer in self.unit.cta.cluster.observers:
             observer.product_issued(self.unit, product)
         if self.unit.cta.cluster.schedule.at_issue():
@@ -142,6 +145,8 @@ class Products:
         due, self.groups = self.groups[:count], self.groups[count:]
         products = [each for group in due for each in group]
         self.run(products)
+        if self.unit.lent:
+            self.unit.lent = {slot for each in self.unwaited() for slot in each.lent}
         for observer in self.unit.cta.cluster.observers:
             observer.products_waited(self.unit, products)
 
@@ -254,6 +259,13 @@ class Products:
                     observer.registers_exposed(unit)
         unit.owed = {slot for product in self._unfinished() for slot in product.slots}
         unit.owed.update(slot for slots in self.matrices for slot in slots)
+
+    def overwritten(self, unit: Unit, block: RunBlock) -> None:
+        """A block writes registers of A of products that nobody waited for; these have read them here."""
+        for product in self.unwaited():
+            if not block.written.isdisjoint(product.lent):
+                for observer in unit.cta.cluster.observers:
+                    observer.operand_overwritten(unit, product, block)
 
     def unwaited(self) -> list[Product]:
         """Products that no wait has covered."""

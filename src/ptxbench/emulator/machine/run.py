@@ -54,6 +54,8 @@ def _run_group(unit: Unit, kernel: Kernel, pc: int, mask: Mask | None, quantum: 
             constants.extend(kernel.constants.of(unit, kernel.specs[len(constants) :]))
         if unit.owed and not unit.owed.isdisjoint(block.slots):
             unit.matrices.settle(unit, block)
+        if unit.lent and not unit.lent.isdisjoint(block.written):
+            unit.matrices.overwritten(unit, block)
         try:
             code = (block.full if mask is None else block.masked) or block.function(mask)
             answer = code(registers, constants, unit, mask)

@@ -141,15 +141,21 @@ class PipeWork(TensorWork):
 
 @dataclass(eq=False)
 class Pipe:
-    """What one thread has issued and is not over, in the order of issue."""
+    """What one thread has issued and is not over, in the order of issue.
 
+    Attributes:
+        thread: Its number in the CTA.
+    """
+
+    thread: int
     works: list[PipeWork] = field(default_factory=list)
 
     @staticmethod
     def of(unit: Unit, lane: int) -> Pipe:
         """The pipe of a thread, made on first use."""
         pipes: dict[int, Pipe] = unit.cta.pipes
-        return pipes.setdefault(unit.first + lane, Pipe())
+        thread = unit.first + lane
+        return pipes.setdefault(thread, Pipe(thread))
 
     def add(self, work: PipeWork) -> None:
         """The thread issues one more."""

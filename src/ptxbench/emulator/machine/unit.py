@@ -70,6 +70,8 @@ class Unit:
     """Per lane: the round of the cluster barrier in which it arrived last."""
     owed: set[int] = field(default_factory=set)
     """Register slots whose value an asynchronous product still owes."""
+    lent: set[int] = field(default_factory=set)
+    """Register slots that an asynchronous product may still read."""
     matrices: Any = None
     """State of wgmma, kept by its own part."""
     copies: Any = None

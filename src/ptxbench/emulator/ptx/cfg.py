@@ -1,7 +1,8 @@
 """Control flow of a function: basic blocks, and where diverged lanes meet again; executes nothing.
 
 A block ends before a label, after a branch, call or exit, and after an instruction that may have to wait, so that the
-machine changes between lanes and warps only at block borders.
+machine changes between lanes and warps only at block borders. Registers of asynchronous products are first used in a
+block of their own, so that the machine can look whether the products are over.
 """
 
 from __future__ import annotations
@@ -9,7 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ptxbench.emulator.errors import PtxError
-from ptxbench.emulator.ptx.ir import Block, Function, Instruction, Label, Vector
+from ptxbench.emulator.ptx.ir import (
+    Address,
+    Block,
+    Function,
+    Instruction,
+    Label,
+    Negated,
+    Operand,
+    Pair,
+    Register,
+    TensorAddress,
+    Vector,
+)
 from ptxbench.emulator.ptx.isa import is_blocking
 
 _NO_FALL_THROUGH = frozenset(("ret", "exit", "trap"))
@@ -24,9 +37,15 @@ def blocks(instructions: Sequence[Instruction], labels: Sequence[tuple[int, str]
         labels: (index of the instruction that it precedes, unique name).
     """
     starts = {0} | {index for index, _ in labels}
+    owed: set[int] = set()
     for instruction in instructions:
+        if owed and (instruction.index in starts or not owed.isdisjoint(_ordinary(instruction))):
+            starts.add(instruction.index)
+            owed = set()
         if instruction.opcode in _ENDS or is_blocking(instruction.name) or _owes(instruction):
             starts.add(instruction.index + 1)
+        elif _is_product(instruction):
+            owed.update(*(_slots(each) for each in instruction.operands[:2] if isinstance(each, Vector)))
     # A label behind the last instruction is a block of its own; an end there is not.
     labelled = {index for index, _ in labels}
     ordered = sorted(start for start in starts if start < len(instructions) or start in labelled or start == 0)
@@ -64,6 +83,32 @@ def _successors(inside: tuple[Instruction, ...], following: int | None, place_of
 def _owes(instruction: Instruction) -> bool:
     """Whether registers get their values later, so that their first use must be in a block of its own."""
     return instruction.opcode == "tcgen05" and instruction.modifiers[0] == "ld"
+
+
+def _is_product(instruction: Instruction) -> bool:
+    return instruction.opcode == "wgmma" and instruction.modifiers[0] == "mma_async"
+
+
+def _ordinary(instruction: Instruction) -> set[int]:
+    """Registers that an instruction reads or writes at once; those of a product are used later."""
+    operands = instruction.operands[2:] if _is_product(instruction) else instruction.operands
+    made = set().union(*(_slots(each) for each in operands))
+    return made | {instruction.guard.register.slot} if instruction.guard is not None else made
+
+
+def _slots(operand: Operand | None) -> set[int]:
+    match operand:
+        case Register() | Negated():
+            return {operand.slot if isinstance(operand, Register) else operand.register.slot}
+        case Vector():
+            return set().union(*(_slots(each) for each in operand.items))
+        case Pair():
+            return _slots(operand.first) | _slots(operand.second)
+        case Address():
+            return _slots(operand.base)
+        case TensorAddress():
+            return _slots(operand.map) | _slots(operand.coordinates) | _slots(operand.offsets)
+    return set()
 
 
 def reconvergence(function: Function) -> tuple[int | None, ...]:
