@@ -191,6 +191,20 @@ CALL(tensor_maps) {
 }
 EXPORT(tensor_maps);
 
+CALL(wide_map) {  // for devices from sm_100 on
+  auto wide = entry<decltype(cuTensorMapEncodeIm2colWide)>("cuTensorMapEncodeIm2colWide");
+  ERROR(wide != nullptr);
+  alignas(64) CUtensorMap map;
+  cuuint64_t sizes[4] = {64, 16, 8, 2}, strides[3] = {256, 4096, 32768};
+  cuuint32_t steps[4] = {1, 1, 1, 1};
+  ERROR(wide(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, data(x), sizes, strides, -3, 2, 32, 0, steps,
+             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS);
+  void* place;
+  ERROR(cudaMalloc(&place, sizeof map) == 0 && cudaMemcpy(place, &map, sizeof map, cudaMemcpyHostToDevice) == 0);
+}
+EXPORT(wide_map);
+
 CALL(driver_launch) {
   cudaFunction_t function;
   ERROR(cudaGetFuncBySymbol(&function, reinterpret_cast<const void*>(paired)) == cudaSuccess);

@@ -154,6 +154,19 @@ def test_tensor_maps_are_kept_as_the_arguments_of_their_encode_calls(call: Call)
     assert made.failures == ("encode: error 1: globalStrides[0] 24 is not a multiple of 16 below 2^40",)
 
 
+def test_a_map_of_columns_along_w_alone_is_kept_too(call: Call) -> None:
+    made = call("wide_map")
+    assert made.ending.kind == "returned", made.ending
+    (copy,) = (one for one in made.operations if isinstance(one, Copy))
+    assert copy.data is not None
+    wide = TensorMap(
+        *(Type.F32, ADDRESS, (64, 16, 8, 2), (256, 4096, 32768), (), (1, 1, 1, 1)),
+        swizzle=Swizzle.B128,
+        im2col=Im2col((-3,), (2,), 32, 0, wide=2),
+    )
+    assert copy.data.tensor_maps() == ((0, wide),)
+
+
 def test_a_launch_by_the_driver_is_recorded_too(call: Call) -> None:
     (launch,) = call("driver_launch").launches
     assert (launch.kernel, launch.grid, launch.cluster) == ("_Z6pairedPf", (4, 1, 1), (2, 1, 1))

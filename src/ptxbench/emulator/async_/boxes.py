@@ -23,6 +23,8 @@ from ptxbench.emulator.errors import Fault, Unsupported
 Coordinates = tuple[int, ...]
 
 _ADDRESS = (1 << 64) - 1
+_BLOCKED, _BLOCK = 128, 32
+"""Pixels of a column of `im2col::w::128`, and of each of its blocks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,26 +183,76 @@ def im2col_box(
         Unsupported: As `tile_box`.
     """
     _check(tensor_map, coordinates, im2col=True, store=store)
-    im2col, size = tensor_map.im2col, tensor_map.element_bytes
+    im2col = tensor_map.im2col
     assert im2col is not None
+    if im2col.wide:
+        raise _illegal("an .im2col copy with a map of columns along W alone")
     space = tensor_map.rank - 2
-    for axis, (at, low, high) in enumerate(zip(coordinates[1:], im2col.lower, _upper(tensor_map), strict=False)):
+    upper = _upper(tensor_map)
+    for axis, (at, low, high) in enumerate(zip(coordinates[1:], im2col.lower, upper, strict=False)):
         if not low <= at <= high:
             raise _illegal(f"pixel {at} in dimension {axis + 1} is outside of the bounding box {low}..{high}")
-    inner = im2col.channels * size
-    low, high = _touched(coordinates[0], _Axis(tensor_map.dims[0], im2col.channels, 1, size, 0))
-    pixels = np.array(list(islice(_walk(tensor_map, coordinates), im2col.pixels)), dtype=np.int64)
+    walk = _walk(tensor_map, coordinates, (im2col.lower, tuple(upper)))
+    pixels = np.array(list(islice(walk, im2col.pixels)), dtype=np.int64)
     pixels[:, :space] += np.array(offsets or (0,) * space, dtype=np.int64)
+    return _pixels(tensor_map, coordinates[0], pixels)
+
+
+def wide_box(tensor_map: TensorMap, coordinates: Coordinates, halo: int, offset: int, *, blocks: bool = False) -> Box:
+    """The box of an `.im2col::w` load, or of an `.im2col::w::128` one (sm_100a): pixels along W, then along N.
+
+    Behind the column's pixels come `halo` more of the same walk. With `blocks` a column has 128 pixels in four blocks,
+    and behind it come the `halo` pixels that follow each block: first of all blocks the first.
+
+    Args:
+        tensor_map: A map of cuTensorMapEncodeIm2colWide.
+        coordinates: Channel, W, H, D (as far as there), N; only W may lie before the bounding box.
+        halo: wHalo.
+        offset: wOffset, added to W of every pixel.
+        blocks: Whether it is `.im2col::w::128`.
+
+    Raises:
+        Fault: As `im2col_box`, or numbers out of range.
+    """
+    name = "im2col::w::128" if blocks else "im2col::w"
+    _check(tensor_map, coordinates, im2col=True, store=False)
+    im2col = tensor_map.im2col
+    assert im2col is not None
+    if im2col.wide != (2 if blocks else 1):
+        raise _illegal(f"an .{name} copy with a map of another mode")
+    most = 32 if blocks else 512
+    if halo >= most or offset >= 32:
+        raise _illegal(f".{name} with wHalo {halo} and wOffset {offset}; they are below {most} and 32")
+    high = _upper(tensor_map)[0]
+    if coordinates[1] > high:
+        raise _illegal(f"pixel {coordinates[1]} along W is behind the bounding box, which ends at {high}")
+    still = coordinates[2:-1]
+    count = _BLOCKED if blocks else im2col.pixels
+    walk = _walk(tensor_map, coordinates, ((*im2col.lower, *still), (high, *still)))
+    pixels = np.array(list(islice(walk, count + halo)), dtype=np.int64)
+    if blocks:
+        behind = [_BLOCK * (block + 1) + place for place in range(halo) for block in range(_BLOCKED // _BLOCK)]
+        pixels = pixels[[*range(_BLOCKED), *behind]]
+    pixels[:, 0] += offset
+    return _pixels(tensor_map, coordinates[0], pixels)
+
+
+def _pixels(tensor_map: TensorMap, channel: int, pixels: NDArray[np.int64]) -> Box:
+    """The box of these pixels (W, H, D, N), from a channel on; those outside of the tensor are filled."""
+    assert tensor_map.im2col is not None
+    channels, size = tensor_map.im2col.channels, tensor_map.element_bytes
+    inner = channels * size
+    low, high = _touched(channel, _Axis(tensor_map.dims[0], channels, 1, size, 0))
     inside = np.logical_and(pixels >= 0, pixels < np.array(tensor_map.dims[1:])).all(axis=1)
     if low >= high or not inside.any():
-        return _outside(tensor_map, im2col.pixels, inner)
+        return _outside(tensor_map, len(pixels), inner)
     starts = pixels[inside] @ np.array(tensor_map.strides, dtype=np.int64)
     lowest = int(starts.min())
     return Box(
         map=tensor_map,
-        count=im2col.pixels,
+        count=len(pixels),
         inner=inner,
-        first=tensor_map.address + lowest + (coordinates[0] + low) * size & _ADDRESS,
+        first=tensor_map.address + lowest + (channel + low) * size & _ADDRESS,
         rows=Rows(starts - lowest),
         places=np.flatnonzero(inside),
         left=low * size,
@@ -208,13 +260,13 @@ def im2col_box(
     )
 
 
-def _walk(tensor_map: TensorMap, coordinates: Coordinates) -> Iterator[Coordinates]:
-    """Pixels (W, H, D, N) of the bounding box from the given one on, without end."""
-    im2col = tensor_map.im2col
-    assert im2col is not None
+def _walk(
+    tensor_map: TensorMap, coordinates: Coordinates, box: tuple[Coordinates, Coordinates]
+) -> Iterator[Coordinates]:
+    """Pixels (W, H, D, N) of the bounding box (its first and last pixel) from the given one on, without end."""
     space = tensor_map.rank - 2
     at = list(coordinates[1:])
-    lower, upper = im2col.lower, _upper(tensor_map)
+    lower, upper = box
     steps = tensor_map.element_strides[1 : 1 + space]
     while True:
         yield tuple(at)
@@ -228,10 +280,10 @@ def _walk(tensor_map: TensorMap, coordinates: Coordinates) -> Iterator[Coordinat
 
 
 def _upper(tensor_map: TensorMap) -> list[int]:
-    """The last pixel of the bounding box, per spatial dimension."""
+    """The last pixel of the bounding box, per spatial dimension; of a wide map along W."""
     assert tensor_map.im2col is not None
-    sizes = tensor_map.dims[1 : tensor_map.rank - 1]
-    return [size - 1 + corner for size, corner in zip(sizes, tensor_map.im2col.upper, strict=True)]
+    corners = tensor_map.im2col.upper
+    return [size - 1 + corner for size, corner in zip(tensor_map.dims[1:], corners, strict=False)]
 
 
 def _check(tensor_map: TensorMap, coordinates: Coordinates, *, im2col: bool, store: bool) -> None:

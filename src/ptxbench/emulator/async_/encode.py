@@ -1,4 +1,4 @@
-"""The driver's checks of cuTensorMapEncodeTiled and cuTensorMapEncodeIm2col; what a map then does is not known here.
+"""The driver's checks of cuTensorMapEncodeTiled, -Im2col and -Im2colWide; what a map then does is not known here.
 
 The rules are those that the driver API documents, corrected by what driver 580 accepted and refused on an H200:
 strides may be 0 or smaller than a row, and a box may be larger than its tensor.
@@ -12,6 +12,7 @@ from ptxbench.emulator.async_.tensormap import FLOATS, MAX_RANK, Swizzle, Tensor
 
 _WIDE = (Type.U4_ALIGN16, Type.U6_ALIGN16)
 _BITS = {Type.U4: 4, Type.U4_ALIGN16: 8, Type.U6_ALIGN16: 8}  # of shared memory that an element takes
+_WIDE_SWIZZLES = (Swizzle.B64, Swizzle.B128, Swizzle.B128_ATOM32)
 _CORNER = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}
 
 
@@ -87,9 +88,11 @@ def _im2col(t: TensorMap) -> str:
     assert t.im2col is not None
     if not 1 <= t.im2col.channels <= 256:
         return f"channelsPerPixel {t.im2col.channels} is outside 1..256"
-    if not 1 <= t.im2col.pixels <= 1024:
+    if not 1 <= t.im2col.pixels <= 1024 and t.im2col.wide != 2:
         return f"pixelsPerColumn {t.im2col.pixels} is outside 1..1024"
-    bound = _CORNER[t.rank]
+    if t.im2col.wide and t.swizzle not in _WIDE_SWIZZLES:
+        return f"swizzle {Swizzle(t.swizzle).name} in a map of columns along W alone"
+    bound = _CORNER[3 if t.im2col.wide else t.rank]
     for name, corner in (("Lower", t.im2col.lower), ("Upper", t.im2col.upper)):
         for value in corner:
             if not -bound <= value < bound:

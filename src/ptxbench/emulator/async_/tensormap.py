@@ -52,7 +52,7 @@ _ATOMS = (Swizzle.B128, Swizzle.B128_ATOM32, Swizzle.B128_ATOM32_FLIP8, Swizzle.
 
 @dataclass(frozen=True)
 class TensorMap:
-    """Arguments of cuTensorMapEncodeTiled or, with `im2col`, of cuTensorMapEncodeIm2col; dimension 0 is innermost.
+    """Arguments of cuTensorMapEncodeTiled or, with `im2col`, of one of the other two; dimension 0 is innermost.
 
     Attributes:
         type: A `Type`.
@@ -107,23 +107,25 @@ class Im2col:
     """What cuTensorMapEncodeIm2col takes in place of a box; spatial dimensions in the order W, H, D.
 
     Attributes:
-        lower: Offset of the bounding box's lower corner from the tensor's, per spatial dimension.
+        lower: Offset of the bounding box's lower corner from the tensor's, per spatial dimension; of a wide map for W.
         upper: Offset of its upper corner from the tensor's upper corner (the last pixel).
         channels: Channels per pixel.
         pixels: Pixels per column.
+        wide: Of cuTensorMapEncodeIm2colWide: 1 for `im2col::w`, 2 for `im2col::w::128`; 0 of the other call.
     """
 
     lower: tuple[int, ...]
     upper: tuple[int, ...]
     channels: int
     pixels: int
+    wide: int = 0
 
 
 def to_bytes(tensor_map: TensorMap) -> bytes:
     """The 128-byte record of any map, valid or not; what does not fit its field is cut off."""
     im2col = tensor_map.im2col or Im2col((), (), 0, 0)
     t = tensor_map
-    kinds = (t.im2col is not None, t.type, t.rank, t.interleave, t.swizzle, t.l2, t.fill, 0)
+    kinds = (t.im2col is not None, t.type, t.rank, t.interleave, t.swizzle, t.l2, t.fill, im2col.wide)
     sizes = (
         *_resized(tuple(size - 1 & 0xFFFF_FFFF for size in t.dims), 5, 0),
         *_resized(tuple(stride & (1 << 64) - 1 for stride in t.strides), 4, 0),
@@ -139,8 +141,8 @@ def is_record(record: bytes) -> bool:
     """Whether these 128 bytes are a tensor map; a parameter of a kernel that is one is found by this."""
     if len(record) != BYTES or not record.startswith(MAGIC):
         return False
-    im2col, kind, rank, interleave, swizzle, l2, fill, _ = record[8:16]
-    fits = kind <= max(Type) and 1 <= rank <= MAX_RANK and swizzle <= max(Swizzle)
+    im2col, kind, rank, interleave, swizzle, l2, fill, wide = record[8:16]
+    fits = wide <= 2 * im2col and kind <= max(Type) and 1 <= rank <= MAX_RANK and swizzle <= max(Swizzle)
     return fits and im2col <= 1 and interleave <= 2 and l2 <= 3 and fill <= 1
 
 
@@ -154,9 +156,9 @@ def from_bytes(record: bytes) -> TensorMap:
     if not is_record(record):
         raise Fault("cudaErrorIllegalInstruction", "the 128 bytes at the tensor map's address are no tensor map")
     fields = _LAYOUT.unpack_from(record)
-    im2col, kind, rank, interleave, swizzle, l2, fill, _, address = fields[1:10]
+    im2col, kind, rank, interleave, swizzle, l2, fill, wide, address = fields[1:10]
     lower, upper = fields[29:32], fields[32:35]
-    space = max(rank - 2, 0)
+    space = 1 if wide else max(rank - 2, 0)
     return TensorMap(
         type=kind,
         address=address,
@@ -168,7 +170,7 @@ def from_bytes(record: bytes) -> TensorMap:
         swizzle=swizzle,
         l2=l2,
         fill=fill,
-        im2col=Im2col(lower[:space], upper[:space], fields[35], fields[36]) if im2col else None,
+        im2col=Im2col(lower[:space], upper[:space], fields[35], fields[36], wide) if im2col else None,
     )
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ptxbench.emulator.async_ import copies as boxes_moved
-from ptxbench.emulator.async_.boxes import Box, im2col_box, tile_box
+from ptxbench.emulator.async_.boxes import Box, gather_box, im2col_box, tile_box, wide_box
 from ptxbench.emulator.async_.bulk import bulk_copy, bulk_size
 from ptxbench.emulator.async_.reduce import combine
 from ptxbench.emulator.async_.tensormap import from_bytes
 from ptxbench.emulator.codegen.op import Op, Source, typed
 from ptxbench.emulator.codegen.values import address_sources
-from ptxbench.emulator.errors import Fault, Unsupported
+from ptxbench.emulator.errors import Fault
 from ptxbench.emulator.machine.access import peer_of
 from ptxbench.emulator.machine.cta import Cta
 from ptxbench.emulator.machine.phases import find
@@ -23,6 +23,8 @@ from ptxbench.emulator.ptx.ir import Immediate, Instruction, TensorAddress
 
 _OPERATIONS = frozenset(("add", "min", "max", "inc", "dec", "and", "or", "xor"))
 _LOW = 0xFFFF_FFFF
+_MODES = ("im2col", "im2col_no_offs", "im2col::w", "im2col::w::128", "tile::gather4", "tile::scatter4")
+_STORE = "tile store"
 Issue = Callable[[Unit, int, list[int]], None]
 
 
@@ -75,24 +77,23 @@ def _tensor(ins: Instruction) -> Op:
     place = next(i for i, each in enumerate(ins.operands) if isinstance(each, TensorAddress))
     tensor = ins.operands[place]
     assert isinstance(tensor, TensorAddress)
-    if any(word.startswith(("tile::", "im2col::")) for word in ins.modifiers):
-        raise Unsupported(ins.name, ins.line)
     coordinates = typed((tensor.coordinates,), "b32")
     offsets = typed((tensor.offsets,), "b16") if tensor.offsets is not None else ()
     where = (address_sources(tensor.map, "global"), *((each,) for each in (*coordinates, *offsets)))
-    rank = len(coordinates)
+    mode = next((word for word in ins.modifiers if word in _MODES), "tile")
+    count = len(coordinates)
     if place == 0:
-        return _tensor_store(ins, where, rank)
+        return _tensor_store(ins, where, mode, count)
     barrier = address_sources(ins.operands[2], "shared")
     multicast = "multicast::cluster" in ins.modifiers
     rest = typed(ins.operands[3:4], "b16") if multicast else ()
     sources = (address_sources(ins.operands[0], "shared"), barrier, *((each,) for each in rest), *where)
-    line, im2col, paired = ins.line, "im2col" in ins.modifiers, "cta_group::2" in ins.modifiers
+    line, paired = ins.line, "cta_group::2" in ins.modifiers
 
     def issue(unit: Unit, lane: int, values: list[int]) -> None:
         address, signal, *values = values
         mask = values.pop(0) if multicast else None
-        box = _box(unit, values, rank, im2col=im2col, store=False)
+        box = _box(unit, values, mode, count)
         targets = _targets(unit, address, mask)
         cluster = unit.cta.cluster
         told = [
@@ -142,22 +143,29 @@ def _inside(span: Span) -> None:
         )
 
 
-def _box(unit: Unit, values: list[int], rank: int, *, im2col: bool, store: bool) -> Box:
+def _box(unit: Unit, values: list[int], mode: str, count: int) -> Box:
     """The box of a tensor copy: map address, coordinates, im2col offsets."""
     record = unit.cta.cluster.kernel.memory.read(values[0], 128)
     tensor_map = from_bytes(record)
-    coordinates = tuple(value - (value >> 31 << 32) for value in values[1 : 1 + rank])
+    coordinates = tuple(value - (value >> 31 << 32) for value in values[1 : 1 + count])
+    offsets = tuple(values[1 + count :])
+    rank = 2 if mode in ("tile::gather4", "tile::scatter4") else count
     if tensor_map.rank != rank:
         raise Fault("cudaErrorIllegalInstruction", f"a {rank}-d copy through a map of {tensor_map.rank} dimensions")
-    if im2col:
-        return im2col_box(tensor_map, coordinates, tuple(values[1 + rank :]), store=store)
-    return tile_box(tensor_map, coordinates, store=store)
+    if rank < count:
+        return gather_box(tensor_map, coordinates[0], coordinates[1:], store=mode == "tile::scatter4")
+    if mode in ("im2col::w", "im2col::w::128"):
+        halo, offset = offsets
+        return wide_box(tensor_map, coordinates, halo, offset, blocks=mode == "im2col::w::128")
+    if mode in ("im2col", "im2col_no_offs"):
+        return im2col_box(tensor_map, coordinates, offsets, store=mode == "im2col_no_offs")
+    return tile_box(tensor_map, coordinates, store=mode == _STORE)
 
 
-def _tensor_store(ins: Instruction, where: tuple[Any, ...], rank: int) -> Op:
+def _tensor_store(ins: Instruction, where: tuple[Any, ...], mode: str, count: int) -> Op:
     sources = (address_sources(ins.operands[1], "shared"), *where)
     line, operation = ins.line, _operation(ins)
-    im2col = "im2col_no_offs" in ins.modifiers
+    mode = _STORE if mode == "tile" else mode
 
     def issue(unit: Unit, lane: int, values: list[int]) -> None:
         address, *values = values
@@ -165,7 +173,7 @@ def _tensor_store(ins: Instruction, where: tuple[Any, ...], rank: int) -> Op:
             raise Fault(
                 "cudaErrorMisalignedAddress", f"tensor copy: shared address {address:#x} is not a multiple of 128"
             )
-        box = _box(unit, values, rank, im2col=im2col, store=True)
+        box = _box(unit, values, mode, count)
         [(cta, offset)] = _targets(unit, address, None)
         memory = unit.cta.cluster.kernel.memory.view
         start = offset & ~1023
@@ -189,7 +197,7 @@ def _tensor_store(ins: Instruction, where: tuple[Any, ...], rank: int) -> Op:
 def _linear(ins: Instruction) -> Op | None:
     """One-dimensional copies: by what stands first and second, shared or global."""
     words = [word.split("::")[0] for word in ins.modifiers if word.split("::")[0] in ("shared", "global")]
-    if "cp_mask" in ins.modifiers or len(words) < 2:
+    if len(words) < 2:
         return None
     if words[0] == "global":
         return _linear_store(ins)
@@ -247,11 +255,12 @@ def _linear_store(ins: Instruction) -> Op:
         address_sources(ins.operands[0], "global"),
         address_sources(ins.operands[1], "shared"),
         typed(ins.operands[2:3], "b32"),
+        *((each,) for each in typed(ins.operands[-1:], "b16") if "cp_mask" in ins.modifiers),
     )
     line, operation, type_ = ins.line, _operation(ins), ins.modifiers[-1]
 
     def issue(unit: Unit, lane: int, values: list[int]) -> None:
-        address, origin, amount = values
+        address, origin, amount, *chosen = values
         count = bulk_size(amount, address, origin)
         [(cta, start)] = _targets(unit, origin, None)
         target = unit.cta.cluster.kernel.memory.view(address, count)
@@ -262,7 +271,7 @@ def _linear_store(ins: Instruction) -> Op:
             data = cta.shared.bytes[start : start + count].copy()
             if operation:
                 return lambda: bulk_copy(target, combine(operation, type_, target, data))
-            return lambda: bulk_copy(target, data)
+            return lambda: bulk_copy(target, data, *chosen)
 
         kind, there = "bulk reduction" if operation else "bulk store", (address, count)
         work = Work(unit, line, reads=(span,), fetch=fetch, kind=kind, size=count, lane=lane, outside=there)

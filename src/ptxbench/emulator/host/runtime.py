@@ -351,22 +351,23 @@ _HANDLERS = {
 
 def _tensor_map(words: Sequence[int]) -> TensorMap:
     """The arguments of an encode call, in the order of driver.c."""
-    im2col, kind, rank, address, interleave, swizzle, l2, fill, channels, pixels = words[:10]
+    mode, kind, rank, address, interleave, swizzle, l2, fill, channels, pixels = words[:10]
     dims, strides, box, steps, lower, upper = (tuple(words[at : at + 5]) for at in range(10, 40, 5))
-    space = max(rank - 2, 0)
+    wide = max(mode - 1, 0)
+    space = 1 if wide else max(rank - 2, 0)
     corners = [tuple(_signed(value) for value in corner[:space]) for corner in (lower, upper)]
     return TensorMap(
         type=kind,
         address=address,
         dims=dims[:rank],
         strides=strides[: max(rank - 1, 0)],
-        box=() if im2col else box[:rank],
+        box=() if mode else box[:rank],
         element_strides=steps[:rank],
         interleave=interleave,
         swizzle=swizzle,
         l2=l2,
         fill=fill,
-        im2col=Im2col(corners[0], corners[1], channels, pixels) if im2col else None,
+        im2col=Im2col(corners[0], corners[1], channels, pixels, wide) if mode else None,
     )
 
 

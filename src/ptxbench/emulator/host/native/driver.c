@@ -206,7 +206,7 @@ CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute name, int 
 
 /* ---- tensor maps ---- */
 
-/* Words of a question: mode, type, rank, address, interleave, swizzle, L2, fill, channels, pixels, then five each of
+/* Words of a question: mode (tiled 0, im2col 1, along W alone 2 or 3), type, rank, address, interleave, swizzle, L2, fill, channels, pixels, then five each of
  * sizes, strides (four and a zero), box, steps, lower and upper corner. */
 enum { WORD_SIZES = 10, WORD_STRIDES = 15, WORD_BOX = 20, WORD_STEPS = 25, WORD_LOWER = 30, WORD_UPPER = 35, WORDS = 40 };
 
@@ -246,6 +246,22 @@ CUresult cuTensorMapEncodeIm2col(CUtensorMap *map, CUtensorMapDataType type, cuu
         words[WORD_LOWER + i] = (uint64_t)(int64_t)lower[i];
         words[WORD_UPPER + i] = (uint64_t)(int64_t)upper[i];
     }
+    return (CUresult)map_encode(words, WORDS, map);
+}
+
+CUresult cuTensorMapEncodeIm2colWide(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                                     const cuuint64_t *sizes, const cuuint64_t *strides, int lower, int upper,
+                                     cuuint32_t channels, cuuint32_t pixels, const cuuint32_t *steps,
+                                     CUtensorMapInterleave interleave, CUtensorMapIm2ColWideMode mode,
+                                     CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2,
+                                     CUtensorMapFloatOOBfill fill_kind) {
+    uint64_t words[WORDS] = {2 + (uint64_t)mode, type, rank, (uint64_t)address, interleave, swizzle, l2, fill_kind,
+                             channels, pixels};
+    if ((uintptr_t)map % 64 != 0 || mode > CU_TENSOR_MAP_IM2COL_WIDE_MODE_W128)
+        return CUDA_ERROR_INVALID_VALUE;
+    tensor(words, rank, sizes, strides, steps);
+    words[WORD_LOWER] = (uint64_t)(int64_t)lower;
+    words[WORD_UPPER] = (uint64_t)(int64_t)upper;
     return (CUresult)map_encode(words, WORDS, map);
 }
 
