@@ -11,7 +11,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 CORE = PROJECT["project"]["dependencies"]
-DEV = PROJECT["dependency-groups"]["dev"]
+GROUPS = PROJECT["dependency-groups"]
+EXTRAS = PROJECT["project"]["optional-dependencies"]
+BUILD = GROUPS["build"]
+DEV = [each for each in GROUPS["dev"] if isinstance(each, str)]
+TESTED_EXTRAS = EXTRAS["agent"] + EXTRAS["local-model"] + EXTRAS["report"]
 
 
 def pinned(name: str) -> dict[str, str]:
@@ -24,7 +28,9 @@ def normalised(requirement: str) -> str:
     return re.split(r"[<>=!~\[; ]", requirement)[0].lower().replace("_", "-")
 
 
-@pytest.mark.parametrize(("name", "direct"), [("core.txt", CORE), ("dev.txt", CORE + DEV)])
+@pytest.mark.parametrize(
+    ("name", "direct"), [("core.txt", CORE + BUILD), ("dev.txt", CORE + BUILD + DEV + TESTED_EXTRAS)]
+)
 def test_every_direct_dependency_is_pinned(name: str, direct: list[str]) -> None:
     assert {normalised(requirement) for requirement in direct} <= pinned(name).keys()
 

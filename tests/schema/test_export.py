@@ -39,5 +39,5 @@ def test_a_changed_value_changes_its_schema() -> None:
 
 def test_export_writes_every_document(tmp_path: Path) -> None:
     paths = export(tmp_path / "new")
-    assert {path.name for path in paths} == {"candidate.json", "problem.json", "verdict.json"}
+    assert {path.name for path in paths} == {f"{name}.json" for name in DOCUMENTS}
     assert all(path.read_text() == schema_text(DOCUMENTS[path.stem]) for path in paths)

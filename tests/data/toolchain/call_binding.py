@@ -11,6 +11,8 @@ module = tvm_ffi.load_module(sys.argv[1])
 tensor = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 strided = np.arange(24, dtype=np.int64).reshape(4, 6)[:, ::2]
 empty = np.zeros((0, 5), dtype=np.float16)
+roomy = np.zeros((10, 4), dtype=np.int64)
+"""`describe` writes up to 40 numbers into its second argument, also where that is its first one."""
 
 
 calls: list[tuple[str, tuple[Any, ...], Any]] = []
@@ -26,7 +28,7 @@ strange: list[Any] = [
     True,
     2.5,
     [1, 2],
-    tvm_ffi.from_dlpack(tensor),
+    tvm_ffi.from_dlpack(roomy),
     tvm_ffi.device("cpu:0"),
 ]
 for name, count in (
