@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxbench.emulator.checks.hazards import Hazards
+from ptxbench.emulator.checks.mask_checks import Masks
 from ptxbench.emulator.checks.observer import Observer
 from ptxbench.emulator.checks.race_hooks import watched as tell_races
 from ptxbench.emulator.checks.race_observer import Races
@@ -257,6 +258,8 @@ class _Launch:
         if self.policy.checks:
             hazards = Hazards(cluster, reporter)
             checks.append(hazards)
+            if self.compiled.uses_masks:
+                checks.append(Masks(reporter))
             if self.compiled.uses_tensor_memory:
                 checks.append(TensorHazards(hazards, TensorReporter(reporter)))
         if races is not None:

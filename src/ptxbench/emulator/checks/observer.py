@@ -53,6 +53,9 @@ class Observer:
     def barrier_complete(self, barrier: NamedBarrier, units: Sequence[Unit]) -> None:
         """A CTA barrier lets these units go on."""
 
+    def outside_mask(self, unit: Unit, lanes: Lanes, what: tuple[str, int]) -> None:
+        """Lanes execute `what`, a name and its line, and are not in its membermask."""
+
     def cluster_arrive(self, unit: Unit) -> None:
         """A unit arrives at the cluster's barrier."""
 

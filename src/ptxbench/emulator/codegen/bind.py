@@ -17,6 +17,7 @@ from ptxbench.emulator.codegen import (
     bind_stack,
     bind_tcgen05,
 )
+from ptxbench.emulator.codegen.bind_masks import watched
 from ptxbench.emulator.codegen.inline import inline
 from ptxbench.emulator.codegen.op import Op, items, unsupported
 from ptxbench.emulator.codegen.program import Program
@@ -87,4 +88,5 @@ def _scalar(ins: Instruction, program: Program) -> Op | None:
         sources.append((carry, "pred"))
     if found.carry_out:
         results.append((carry, "pred"))
-    return Op(tuple(sources), tuple(results), run=quick(ins, found), warp=found.warp)
+    made = Op(tuple(sources), tuple(results), run=quick(ins, found), warp=found.warp)
+    return watched(ins, made)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ptxbench.emulator.async_ import mbarrier
+from ptxbench.emulator.codegen.bind_masks import watched
 from ptxbench.emulator.codegen.op import Op, Source, typed
 from ptxbench.emulator.codegen.program import Program
 from ptxbench.emulator.codegen.values import address_sources, uniform_groups
@@ -130,7 +131,7 @@ def _bar(ins: Instruction, program: Program) -> Op | None:
     """`bar.arrive`, `bar.warp.sync`, `barrier.cluster.arrive`; the waiting forms end their blocks."""
     words = ins.modifiers
     if "warp" in words:
-        return Op(expression="None")
+        return watched(ins, Op(typed(ins.operands, "b32"), expression="None"))
     if "cluster" in words:
         return Op(run=lambda unit, mask: unit.cta.cluster.barrier.arrive(unit, unit.full(mask)), machine=True)
     if "arrive" not in words:

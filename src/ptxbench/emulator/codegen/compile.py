@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ptxbench.emulator.codegen.bind import bind
+from ptxbench.emulator.codegen.bind_masks import may_leave_out
 from ptxbench.emulator.codegen.bind_stack import STACK_BYTES
 from ptxbench.emulator.codegen.block import BlockWriter, Constants, Step, slots_of, uses
 from ptxbench.emulator.codegen.ends import End, end_of, is_end, leave
@@ -44,6 +45,7 @@ class Compiled:
         self.collective: dict[int, int] = {}
         self.uses_wgmma = False
         self.uses_tensor_memory = False
+        self.uses_masks = False
         self.by_warpgroups = False
         self.waits = False
         self._steps: list[list[Step]] = []
@@ -76,6 +78,7 @@ class Compiled:
             self._note(block, each)
 
     def _note(self, block: Block, ins: Instruction) -> None:
+        self.uses_masks = self.uses_masks or may_leave_out(ins)
         if ins.opcode == "setmaxnreg":
             self.by_warpgroups = True
         elif ins.opcode == "wgmma":
