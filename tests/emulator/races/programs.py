@@ -48,6 +48,7 @@ ROUND = "add.u32 %r43, %r50, 32; and.b32 %r43, %r43, 63; shl.b32 %r43, %r43, 2; 
 NEIGHBOUR = "xor.b32 %r43, %r50, 1; shl.b32 %r43, %r43, 2; add.u32 %r43, %r40, %r43;\n"
 WAIT = "W: mbarrier.try_wait.parity.shared::cta.b64 %p1, [bar], 0;\n@!%p1 bra W;\n"
 INIT = "@%p9 mbarrier.init.shared::cta.b64 [bar], {count};\n"
+FENCE = "fence.mbarrier_init.release.cluster;\n"
 TWO = {"threads": 64}
 CLUSTER = {"threads": 32, "grid": 2, "cluster": 2}
 SYNC = "barrier.cluster.arrive;\nbarrier.cluster.wait;\n"
@@ -186,7 +187,7 @@ PROGRAMS = {
     ),
     "st.async read without waiting for its mbarrier": Program(
         "st.async completes on the mbarrier",
-        INIT.format(count=1) + PEER + SYNC + "mov.u32 %r48, bar; mapa.shared::cluster.u32 %r49, %r48, %r46;\n"
+        INIT.format(count=1) + FENCE + PEER + SYNC + "mov.u32 %r48, bar; mapa.shared::cluster.u32 %r49, %r48, %r46;\n"
         "@%p9 mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 128;\n"
         "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r47], %r50, [%r49];\n{fix}\n"
         "ld.shared.u32 %r1, [%r42];\nst.global.u32 [%d51], %r1;\n" + SYNC,
@@ -216,6 +217,7 @@ PROGRAMS = {
     "a remote arrive of the CTA's scope hands data on": Program(
         "mbarrier.arrive: the default scope is .cta",
         INIT.format(count=32)
+        + FENCE
         + PEER
         + SYNC
         + "mov.u32 %r48, bar; mapa.shared::cluster.u32 %r49, %r48, %r46;\nst.shared::cluster.u32 [%r47], %r50;\n"

@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 _COPIES = ("TMA load", "bulk copy")
 """What overwrites shared memory through the async proxy without looking at its queue of ordinary loads."""
+_WIDE = frozenset(("cluster", "gpu", "gl", "sys"))
+"""Scopes of fences that reach the other CTAs of a cluster."""
 Reader = tuple[str, int | None]
 """What reads by the async proxy, and the swizzle that it expects."""
 
@@ -80,14 +82,21 @@ class Hazards(Observer):
 
     def initialised(self, phases: Phases, unit: Unit) -> None:
         """An mbarrier begins to be one; whoever uses it must know."""
-        actor = self.actor(unit)
-        BarrierClock.of(phases).birth = (actor.row, actor.time, unit.line)
+        actor, clock = self.actor(unit), BarrierClock.of(phases)
+        clock.birth, clock.fenced = (actor.row, actor.time, unit.line), False
+        actor.young.append(clock)
 
     def used(self, phases: Phases, unit: Unit) -> None:
         """A unit uses an mbarrier."""
-        birth, actor = BarrierClock.of(phases).birth, self.actor(unit)
-        if birth is not None and not actor.knows(birth[0], birth[1]):
+        clock, actor = BarrierClock.of(phases), self.actor(unit)
+        birth = clock.birth
+        if birth is None:
+            return
+        if not actor.knows(birth[0], birth[1]):
             self.report.unordered_initialisation(phases, unit, birth[2])
+        elif not clock.fenced and unit.cta is not phases.cta:
+            self._fenced(self.actor(self.units[birth[0]]))  # once is enough
+            self.report.unfenced_initialisation(phases, unit, birth[2])
 
     def arrived(self, phases: Phases, unit: Unit) -> None:
         """An arrival carries all that the unit knows."""
@@ -124,11 +133,20 @@ class Hazards(Observer):
         """A proxy fence makes a unit's generic writes visible to the async proxy."""
         if words[0] == "wgmma":
             self.actor(unit).exposed = False
-        elif len(words) > 1 and words[0] == "proxy" and words[1].startswith("async"):
+            return
+        if words[0] == "mbarrier_init" or not _WIDE.isdisjoint(words):
+            self._fenced(self.actor(unit))
+        if len(words) > 1 and words[0] == "proxy" and words[1].startswith("async"):
             actor, lanes = self.actor(unit), unit.full(mask)
             # A fence covers what its own threads stored; one for a part of the writers is only the weaker sort.
             whole = actor.writers is None or not (actor.writers & ~lanes & unit.live).any()
             actor.proxy_fence(whole=whole)
+
+    def _fenced(self, actor: Actor) -> None:
+        """The mbarriers that a unit initialised so far need no fence any more."""
+        for clock in actor.young:
+            clock.fenced = True
+        actor.young.clear()
 
     # Generic accesses.
 

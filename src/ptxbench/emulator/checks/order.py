@@ -48,6 +48,8 @@ class Actor:
     """Threads that stored since the last whole fence."""
     looked: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
     """Runs of shared memory that its products read since the last wait, with the number of writes then."""
+    young: list[BarrierClock] = field(default_factory=list)
+    """Of mbarriers that it initialised and did not fence since."""
     exposed: bool = True
     """Whether ordinary instructions used accumulators since the last wgmma.fence."""
 
@@ -107,6 +109,8 @@ class BarrierClock:
     done: Clock = field(default_factory=dict)
     birth: tuple[int, int, int] | None = None
     """Unit, time and PTX line of the initialisation."""
+    fenced: bool = False
+    """Whether whoever initialised it fenced for the cluster behind that."""
 
     @staticmethod
     def of(phases: Phases) -> BarrierClock:

@@ -15,6 +15,7 @@ from ptxbench.emulator.checks.clocks import VISIBLE, WARP, Clocks, Ints
 from ptxbench.emulator.checks.history import History, Kind, Places
 from ptxbench.emulator.checks.race_engines import Engines
 from ptxbench.emulator.checks.race_ground import Ground, by_rank, by_space, spread
+from ptxbench.emulator.checks.race_maps import MapRaces
 from ptxbench.emulator.checks.race_order import CLUSTER, SCOPES, SYS, Order, Semantics
 from ptxbench.emulator.checks.race_texts import RaceReporter
 from ptxbench.emulator.checks.races import Access, Judge, Race, Side
@@ -78,6 +79,7 @@ class RaceChecks:
         self.ready: set[tuple[int, int]] = set()
         self.news = np.full(rows, _NEW, np.int8)
         self.engines = Engines(self)
+        self.maps = MapRaces(self)
         self._numbers: dict[Kind, tuple[tuple[int, list[int]], Ints]] = {}
 
     def base(self, unit: Unit) -> int:

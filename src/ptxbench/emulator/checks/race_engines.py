@@ -130,6 +130,7 @@ class Engines:
         columns = [checks.order.of(phases).column for phases, _ in work.barriers]
         numbers = [self._reader(kind, thread, column, NEVER) for column in columns]
         work.traces.extend(numbers)
+        checks.maps.read(thread, numbers[0], work.line)
         for part in work.reads:
             self._read_run(part, thread, kind, numbers[0])
         self._outside(work, thread, kind, numbers[0])
@@ -145,6 +146,7 @@ class Engines:
         time = groups.commits + 1
         for part in work.reads:
             self._read_run(part, thread, kind, self._reader(kind, thread, groups.read, time))
+        checks.maps.read(thread, self._reader(kind, thread, groups.read, time), work.line)
         number = self._reader(kind, thread, groups.written, time)
         for history, places in self._places(work):
             checks.found(checks.judge.write(Access(history, places, np.asarray(thread), number, kind)))

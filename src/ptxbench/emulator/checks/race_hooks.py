@@ -14,17 +14,18 @@ import numpy as np
 from ptxbench.emulator.checks.history import Kind
 from ptxbench.emulator.checks.race_checks import RaceChecks, Touch
 from ptxbench.emulator.checks.race_ground import size_of
+from ptxbench.emulator.checks.race_maps import BYTES
 from ptxbench.emulator.checks.race_order import CLUSTER, CTA, GPU, SCOPES, SYS, Semantics
 from ptxbench.emulator.codegen.bind_memory import space_of
 from ptxbench.emulator.codegen.op import Op
 from ptxbench.emulator.codegen.values import address_sources
 from ptxbench.emulator.machine.unit import WARP, Answer, Lanes, Mask, Unit
-from ptxbench.emulator.ptx.ir import Immediate, Instruction
+from ptxbench.emulator.ptx.ir import Immediate, Instruction, TensorAddress
 from ptxbench.emulator.tensor.matrix_moves import MatrixMove
 
 _STRONG = ("relaxed", "acquire", "release", "acq_rel", "sc", "volatile", "mmio")
 _OWN = ("param", "const", "local")
-_UNKNOWN = frozenset(("multimem", "tensormap", "griddepcontrol", "wmma"))
+_UNKNOWN = frozenset(("multimem", "griddepcontrol", "wmma"))
 Maker = Callable[[Instruction, Op], Op | None]
 Run = Callable[..., Any]
 
@@ -165,9 +166,72 @@ def _copy(ins: Instruction, op: Op) -> Op | None:
         return _before(op, lambda races, unit, mask, _: getattr(races.engines, name)(races.threads(unit, mask)))
     if "wait_group" in words or "wait_all" in words:
         return _group_wait(ins, op, bulk=bulk)
+    if "tensor" in words and "prefetch" not in words:
+        return _through_map(ins, op)
     if words[:1] != ("async",) or bulk or "mbarrier" in words:
         return _before(op, _lanes_of(Semantics()))
     return _plain(ins, op)
+
+
+def _through_map(ins: Instruction, op: Op) -> Op:
+    """A tensor copy."""
+    place = next(at for at, each in enumerate(ins.operands) if isinstance(each, TensorAddress))
+    tensor = ins.operands[place]
+    assert isinstance(tensor, TensorAddress)
+    before = (1,) if place == 0 else (0, 2)
+    first = sum(len(address_sources(ins.operands[at], "shared")) for at in before)
+    first += "multicast::cluster" in ins.modifiers
+    split = first + len(address_sources(tensor.map, "global"))
+    kind = Kind(ins.name, ins.line, engine=True)
+
+    def tell(races: RaceChecks, unit: Unit, mask: Mask | None, arguments: tuple[Lanes, ...]) -> None:
+        races.doing(mask, Semantics())
+        lanes = unit.active(mask)
+        races.maps.used(lanes + races.base(unit), _sum(arguments[first:split])[lanes], kind)
+
+    return _before(op, tell)
+
+
+def _edit(ins: Instruction, op: Op) -> Op:
+    """`tensormap.replace`, and `tensormap.cp_fenceproxy`, of which the first lane of each warp is told."""
+    publishes = ins.modifiers[0] == "cp_fenceproxy"
+    shared = "shared::cta" in ins.modifiers and not publishes
+    space = "shared" if shared else "global" if "global" in ins.modifiers else "generic"
+    kind = Kind(ins.name, ins.line)
+    writes = Touch(kind, space, BYTES, reads=False, writes=True)
+    reads = Touch(kind, "shared", BYTES, reads=True, writes=False)
+    first = len(address_sources(ins.operands[0], space))
+    second = first + (len(address_sources(ins.operands[1], "shared")) if publishes else 0)
+
+    def tell(races: RaceChecks, unit: Unit, mask: Mask | None, arguments: tuple[Lanes, ...], made: Answer) -> None:
+        lanes = unit.active(mask)
+        lanes = lanes[::WARP] if publishes else lanes
+        threads = lanes + races.base(unit)
+        if publishes:
+            races.converged(unit, mask, visible=False)
+            races.touch_all(reads, threads, _sum(arguments[first:second])[lanes])
+        if threads.size:
+            races.touch_all(writes, threads, _sum(arguments[:first])[lanes])
+        if publishes:
+            races.maps.released(threads)
+
+    return _behind(op, tell)
+
+
+def _fence(ins: Instruction, op: Op) -> Op | None:
+    """Fences of maps; the others are told as they run."""
+    word = next((each for each in ins.modifiers if each.startswith("tensormap")), "")
+    if not word:
+        return None
+    if "acquire" not in ins.modifiers:
+        return _before(op, lambda races, unit, mask, _: races.maps.released(races.threads(unit, mask)))
+    op = replace(op, sources=address_sources(ins.operands[0], "generic"))
+
+    def tell(races: RaceChecks, unit: Unit, mask: Mask | None, arguments: tuple[Lanes, ...], made: Answer) -> None:
+        lanes = unit.active(mask)
+        races.maps.acquired(lanes + races.base(unit), _sum(arguments)[lanes], ins.line)
+
+    return _behind(op, tell)
 
 
 def _group_wait(ins: Instruction, op: Op, *, bulk: bool) -> Op:
@@ -257,6 +321,6 @@ _MAKERS: dict[str, Maker] = {
     **dict.fromkeys(("shfl", "vote", "match", "redux"), _together),
     **dict.fromkeys(("bar", "barrier"), _bar),
     **dict.fromkeys(_UNKNOWN, _unknown),
-    "clusterlaunchcontrol": _request,
+    **{"clusterlaunchcontrol": _request, "tensormap": _edit, "fence": _fence},
     **{"cp": _copy, "mbarrier": _mbarrier, "wgmma": _wgmma},
 }

@@ -60,6 +60,18 @@ class RaceReporter:
         found = Finding("proxy-fence", "error", message, reader.kind.line, hint=hint)
         self.report.add(found, author.kind.line)
 
+    def unfenced_map(self, author: Side, reader: Side, half: str, *, sure: bool) -> None:
+        """A copy uses a tensor map that this kernel edited, and one half of the fences is missing."""
+        who = "by its issuer" if half == "acquire" else "by the editor"
+        message = f"{self._who(reader)} uses a tensor map that {self._who(author)} wrote, without "
+        message += f"fence.proxy.tensormap::generic.{half} {who}"
+        hint = (
+            "behind the edit fence.proxy.tensormap::generic.release.gpu (or tensormap.cp_fenceproxy), before the use "
+        )
+        hint += "fence.proxy.tensormap::generic.acquire.gpu [map], 128"
+        made = Finding("proxy-fence", "error" if sure else "warning", message, reader.kind.line, hint=hint)
+        self.report.add(made, author.kind.line)
+
     def undecided(self, what: str, line: int) -> None:
         """Something that the check could not decide."""
         message = f"the check for races is incomplete: {what}" + (f" (line {line})" if line else "")

@@ -150,6 +150,14 @@ class Reporter:
         made = Finding("uninitialised-barrier", "error", message, unit.line, warps=_warps(unit), hint=hint)
         self.add(made, line)
 
+    def unfenced_initialisation(self, phases: Phases, unit: Unit, line: int) -> None:
+        """An mbarrier is used from another CTA, and its initialisation was ordered, but not fenced."""
+        message = f"line {unit.line} of {unit.cta.name()} uses the mbarrier shared+{phases.offset:#x} of "
+        message += f"{phases.cta.name()}, whose initialisation at line {line} no fence.mbarrier_init makes visible"
+        hint = "fence.mbarrier_init.release.cluster behind mbarrier.init, before the cluster's barrier"
+        made = Finding("mbarrier-init-fence", "warning", message, unit.line, warps=_warps(unit), hint=hint)
+        self.add(made, line)
+
     def accumulator(self, unit: Unit, product: Product, block: RunBlock) -> None:
         """Accumulators are used before a wait."""
         message = f"registers of the wgmma of line {product.line} are used from line {block.line} on without a wait"
