@@ -14,7 +14,7 @@ from tests.emulator.blackwell.tiny import Ran, allocated, run, text
 from ptxbench.emulator.ptx import isa
 
 N = 64
-A_COLUMN, SCALE_COLUMN = 64, 80
+A_COLUMN, SCALE_COLUMN, META_COLUMN = 64, 80, 96
 TYPES = {
     **{"f16": ("bf16", "bf16"), "tf32": ("tf32", "tf32"), "f8f6f4": ("e4m3", "e5m2"), "i8": ("s8", "u8")},
     **{"mxf8f6f4": ("e4m3", "e5m2"), "mxf4": ("e2m1", "e2m1"), "mxf4nvf4": ("e2m1", "e2m1")},
@@ -25,6 +25,41 @@ HEAD = "mov.u32 %r355, %cluster_ctarank; setp.eq.and.u32 %p17, %r355, 0, %p19;\n
 HANDED = "tcgen05.fence::before_thread_sync;\n{sync}tcgen05.fence::after_thread_sync;\n"
 KEPT = ((5, 37), (0, 127))
 """Lanes that the even and the odd CTA keep where the form can say so."""
+
+
+CODES_OF = {"tf32": (0x4, 0xE)}
+"""Four bits for a chunk of K: the places of what is kept, low two bits first."""
+ANY_CODES = (0x4, 0x8, 0xC, 0x9, 0xD, 0x6, 0xE)
+
+
+def sparse_rows(kept: NDArray[np.float32], kind: str, seed: int) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Rows with zeros between what is kept, twice as long, and the codes of their chunks."""
+    random = np.random.default_rng(seed)
+    wide = {"tf32": 1, "mxf4": 4, "mxf4nvf4": 4}.get(kind, 2)
+    codes = random.choice(CODES_OF.get(kind, ANY_CODES), (kept.shape[0], kept.shape[1] // wide))
+    made = np.zeros((kept.shape[0], 2 * kept.shape[1]), np.float32)
+    for row, chunk in np.ndindex(codes.shape):
+        code = int(codes[row, chunk])
+        places = [code & 3, code >> 2]
+        if wide == 1:
+            places = [places[0] // 2]
+        if wide == 4:
+            places = [2 * each + i for each in places for i in (0, 1)]
+        for i, place in enumerate(places):
+            made[row, 2 * wide * chunk + place] = kept[row, wide * chunk + i]
+    return made, codes
+
+
+def metadata(codes: NDArray[np.int64], kind: str, lanes: NDArray[np.int64]) -> NDArray[np.uint32]:
+    """The two columns of all 128 lanes that hold the codes of rows which lie in these lanes."""
+    cells = np.zeros((128, 2), np.uint32)
+    for row, chunk in np.ndindex(codes.shape):
+        lane, column, shift = int(lanes[row]), chunk // 8, chunk % 8 * 4
+        if kind in ("f16", "tf32"):
+            shift = lane % 16 // 8 * 16 + chunk % 4 * 4
+            lane, column = lane // 16 * 16 + lane % 8 + chunk // 4 * 8, 0
+        cells[lane, column] |= int(codes[row, chunk]) << shift
+    return cells
 
 
 @dataclass
@@ -48,7 +83,7 @@ class Every:
         specs = isa.operands(self.form, self.name)
         self.weight, self.in_tensor = "ws" in words, specs[1].space == "tensor"
         self.masked = any(spec.kind == "vector" for spec in specs)
-        self.scaled = "block_scale" in words
+        self.scaled, self.sparse = "block_scale" in words, "sp" in words
         self.block = 16 if {"scale_vec::4X", "block16"} & set(words) else 32
         self.scale = "ue4m3" if self.block == 16 else "ue8m0"
         self._operands()
@@ -60,8 +95,9 @@ class Every:
     def _operands(self) -> None:
         rows, wide, k = 128, N // self.group, DEPTH[self.kind]
         a = small(rows * self.group, k, TYPES[self.kind][0], 1)
-        b = small(N, k, TYPES[self.kind][1], 2)
-        factors = [np.ones((each.shape[0], k), np.float32) for each in (a, b)]
+        b = small(N, k * (1 + self.sparse), TYPES[self.kind][1], 2)
+        whole_a, codes = sparse_rows(a, self.kind, 3) if self.sparse else (a, np.zeros((0, 0), np.int64))
+        factors = [np.ones(b.shape[1:], np.float32) for _ in (a, b)]
         stored: list[NDArray[np.uint8]] = []
         if self.scaled:
             count = k // self.block
@@ -70,8 +106,8 @@ class Every:
                 whole = np.zeros((each.shape[0], 4), np.uint8)
                 whole[:, :count] = numbers.astype(SCALES[self.scale]).view(np.uint8)
                 stored.append(whole)
-                factors[side] = np.repeat(numbers.astype(np.float32), self.block, axis=1)
-        self.expected = (a * factors[0]) @ (b * factors[1]).T
+                factors[side] = np.repeat(numbers.astype(np.float32), self.block * (1 + self.sparse), axis=1)
+        self.expected = (whole_a * factors[0]) @ (b * factors[1]).T
         for rank in range(self.group):
             case = Case(N)
             own = a[rank * rows : (rank + 1) * rows]
@@ -80,24 +116,34 @@ class Every:
             else:
                 case.operand(1, k_major(self._rows(own, 0), 0), 0)
             case.operand(2, k_major(self._rows(b[rank * wide : (rank + 1) * wide], 1), 0), 0)
+            if self.sparse:
+                cells = metadata(codes[rank * rows : (rank + 1) * rows], self.kind, np.arange(rows))
+                self._in_tensor(case, cells.view(np.uint8), META_COLUMN, 230)
             for side, whole in enumerate(stored):
                 part = whole[rank * rows : (rank + 1) * rows] if side == 0 else whole
                 case.setup += descriptor(3 + side, case.place(block(part)), 16, 128, 0)
             self.cases.append(case)
 
     def _left_in_tensor(self, case: Case, rows: NDArray[np.uint8]) -> None:
-        start = case.place(rows.reshape(-1))
-        words = ", ".join(f"%r{220 + place}" for place in range(8))
-        case.setup += "mov.u32 %r201, tile; shl.b32 %r202, %r350, 5; add.u32 %r201, %r201, %r202;\n"
-        for place in range(8):
-            case.setup += f"ld.shared.u32 %r{220 + place}, [%r201+{start + 4 * place}];\n"
-        case.setup += f"add.u32 %r203, %r301, {A_COLUMN}; add.u32 %r204, %r300, {A_COLUMN};\n"
-        case.setup += f"tcgen05.st.sync.aligned.32x32b.x8.b32 [%r203], {{{words}}};\ntcgen05.wait::st.sync.aligned;\n"
+        self._in_tensor(case, rows, A_COLUMN, 220)
+        case.setup += f"add.u32 %r204, %r300, {A_COLUMN};\n"
+
+    def _in_tensor(self, case: Case, rows: NDArray[np.uint8], column: int, first: int) -> None:
+        """Each lane stores its row of bytes from a column on."""
+        start, count = case.place(rows.reshape(-1)), rows.shape[1] // 4
+        words = ", ".join(f"%r{first + place}" for place in range(count))
+        case.setup += f"mov.u32 %r201, tile; mad.lo.u32 %r201, %r350, {rows.shape[1]}, %r201;\n"
+        for place in range(count):
+            case.setup += f"ld.shared.u32 %r{first + place}, [%r201+{start + 4 * place}];\n"
+        case.setup += f"add.u32 %r203, %r301, {column};\n"
+        case.setup += f"tcgen05.st.sync.aligned.32x32b.x{count}.b32 [%r203], {{{words}}};\n"
+        case.setup += "tcgen05.wait::st.sync.aligned;\n"
 
     def _flags(self) -> int:
         types = TYPES[self.kind]
         codes = (1, 1) if types[0] == "e2m1" else (CODES[types[0]], CODES[types[1]])
         more = (1 << 23 if self.scale == "ue8m0" else 0) if self.scaled else 0
+        more |= 4 if self.sparse else 0
         result = 0 if self.scaled else 2 if self.kind == "i8" else 1
         return instruction(128 * self.group, N, codes, result, more=more)
 
@@ -112,7 +158,9 @@ class Every:
                 body += f"@%p17 tcgen05.cp.{group}.32x128b.warpx4 [%r{205 + side}], %d{3 + side};\n"
         left = "[%r204]" if self.in_tensor else "%d1"
         scales = ", [%r205], [%r206]" if self.scaled else ""
-        head = f"@%p17 {self.name} [%r300], {left}, %d2, {self._flags():#x}{scales}"
+        places = ", [%r209]" if self.sparse else ""
+        body += f"add.u32 %r209, %r300, {META_COLUMN};\n"
+        head = f"@%p17 {self.name} [%r300], {left}, %d2{places}, {self._flags():#x}{scales}"
         mask = "{" + ", ".join(f"%r{210 + place}" for place in range(4 * self.group)) + "}"
         for place in range(4 * self.group):
             lanes = [lane - 32 * (place % 4) for lane in KEPT[place // 4] if lane // 32 == place % 4]

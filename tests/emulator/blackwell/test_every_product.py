@@ -1,4 +1,4 @@
-"""Every dense form of tcgen05.mma executes, for one CTA and for pairs, against NumPy."""
+"""Every form of tcgen05.mma executes, for one CTA and for pairs, against NumPy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.emulator.blackwell.tiny import refused_by_ptxas
 
 from ptxbench.emulator.ptx import isa
 
-FORMS = [each for each in isa.coverage() if each.name.startswith("tcgen05.mma") and ".sp." not in each.name]
+FORMS = [each for each in isa.coverage() if each.name.startswith("tcgen05.mma")]
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)

@@ -33,6 +33,7 @@ from ptxbench.emulator.ptx.ir import Address, Immediate, Instruction, Vector
 from ptxbench.emulator.ptx.ir import Operand as PtxOperand
 from ptxbench.emulator.tensor.narrow import element_bytes
 from ptxbench.emulator.tensor.tcgen05 import Form, Shape, decode
+from ptxbench.emulator.tensor.tensor_sparse import metadata_columns
 
 _LANES = 128
 _FORMS: dict[Form, Form] = {}
@@ -74,6 +75,7 @@ class _Operands:
     target: PtxOperand
     a: PtxOperand
     b: PtxOperand
+    metadata: tuple[PtxOperand, ...]
     descriptor: PtxOperand
     scales: tuple[PtxOperand, ...]
     kept: tuple[PtxOperand, ...]
@@ -84,18 +86,20 @@ class _Operands:
     def read(cls, ins: Instruction, form: Form) -> _Operands:
         """By the order of the PTX ISA."""
         target, a, b, *rest = ins.operands
+        metadata = (rest.pop(0),) if form.sparse else ()
         descriptor = rest.pop(0)
         scales = (rest.pop(0), rest.pop(0)) if form.block else ()
         kept = rest.pop(0) if isinstance(rest[0], Vector) else None
         enable, last = rest[0], rest[1] if len(rest) > 1 else None
-        return cls(target, a, b, descriptor, scales, kept.items if isinstance(kept, Vector) else (), enable, last)
+        lanes = kept.items if isinstance(kept, Vector) else ()
+        return cls(target, a, b, metadata, descriptor, scales, lanes, enable, last)
 
     def groups(self) -> tuple[Sources, ...]:
-        """Sources in the order: D, A, B, descriptor, enable, scale factors, lanes to keep, zero-column mask."""
+        """Sources in the order: D, A, B, descriptor, enable, metadata, scale factors, lanes to keep, zero columns."""
         left = address_sources(self.a, "shared") if isinstance(self.a, Address) else ((self.a, "b64"),)
         made: list[Sources] = [address_sources(self.target, "shared"), left, ((self.b, "b64"),)]
         made += [((self.descriptor, "b32"),), ((self.enable, "pred"),)]
-        made += [address_sources(each, "shared") for each in self.scales]
+        made += [address_sources(each, "shared") for each in (*self.metadata, *self.scales)]
         made += [((each, "b32"),) for each in self.kept]
         if self.last is not None and not isinstance(self.last, Immediate):
             made.append(((self.last, "b64"),))
@@ -103,34 +107,37 @@ class _Operands:
 
 
 def product(ins: Instruction) -> Op:
-    """`tcgen05.mma`, dense.
+    """`tcgen05.mma`.
 
     Raises:
-        Unsupported: It is sparse, or shifts A.
+        Unsupported: It shifts A.
     """
     # Equal forms are one object, so that chains of products are seen quickly.
     form = _FORMS.setdefault(Form.parse(ins), Form.parse(ins))
-    if form.sparse:
-        raise Unsupported(ins.name, ins.line, "sparse products on tensor memory")
     operands, line, name = _Operands.read(ins, form), ins.line, ins.name
     down = operands.last.value if isinstance(operands.last, Immediate) and not form.weight else 0
     scales, kept = len(operands.scales), len(operands.kept)
 
     def issue(unit: Unit, lane: int, values: list[int]) -> None:
         target, a, b, descriptor, enable, *more = values
+        places = more.pop(0) if form.sparse else None
         if any(more[scales + kept :]):
             raise Unsupported(name, line, "a zero-column mask, whose fields sources describe in opposite ways")
         shape = decode(form, descriptor)
         ctas = ctas_of(unit, form.group)
         for cta in ctas:
             TensorMemory.of(cta).use_group(form.group)
-        sides = _sides((form, shape), ctas, (a, b), _factors((form, shape), unit, ctas, more[:scales]))
+        home = _placed((form, shape), ctas, target)
+        factors = _factors((form, shape), unit, ctas, more[:scales])
+        sides = _sides((form, shape), ctas, (a, b), factors, (home[0], places))
+        if form.sparse and not shape.transposed[1] and 0 < sides.b.descriptor.span < 2 * DEPTH:
+            raise Unsupported(name, line, "64 bytes along K of a K-major B in a swizzle of 32 bytes")
         _advise(unit, line, shape, sides)
         made = Product(
             form,
             shape,
             ctas,
-            _placed((form, shape), ctas, target),
+            home,
             sides,
             bool(enable),
             down,
@@ -165,22 +172,41 @@ def _placed(what: tuple[Form, Shape], ctas: tuple[Cta, ...], address: int) -> tu
     return lane, column
 
 
-def _sides(what: tuple[Form, Shape], ctas: tuple[Cta, ...], values: tuple[int, int], factors: Factors | None) -> Sides:
+def _sides(
+    what: tuple[Form, Shape],
+    ctas: tuple[Cta, ...],
+    values: tuple[int, int],
+    factors: Factors | None,
+    home: tuple[int, int | None],
+) -> Sides:
+    """Where A, B and what belongs to them lie; `home` is the lane of D and the address of metadata."""
     form, shape = what
     others = factors.regions() if factors is not None else ()
     b = _shared(what, ctas, values[1], 1)
+    metadata = _metadata(what, ctas, home[1], home[0]) if home[1] is not None else None
     if not form.a_in_tensor:
-        return Sides(_shared(what, ctas, values[0], 0), b, factors, others)
+        return Sides(_shared(what, ctas, values[0], 0), b, factors, others, metadata)
     for cta in ctas:
         lane, column = TensorMemory.of(cta).check(values[0], A_COLUMNS, f"operand A of tcgen05.mma at {values[0]:#x}")
-    check_lane(form, shape, lane, "operand A")
-    return Sides((lane, column), b, factors, others)
+    check_lane(form, shape, lane, "operand A", home[0])
+    return Sides((lane, column), b, factors, others, metadata)
+
+
+def _metadata(what: tuple[Form, Shape], ctas: tuple[Cta, ...], address: int, home: int) -> tuple[int, int]:
+    """Lane and column of a sparse A's metadata."""
+    form, shape = what
+    name = f"the metadata of tcgen05.mma.sp at {address:#x}"
+    for cta in ctas:
+        lane, column = TensorMemory.of(cta).check(address + shape.selector, metadata_columns(form), name)
+    check_lane(form, shape, lane, "the metadata", home)
+    return lane, column
 
 
 def _shared(what: tuple[Form, Shape], ctas: tuple[Cta, ...], value: int, side: int) -> Operand:
     form, shape = what
     rows = (shape.n if side else shape.m) // form.group
-    found = shared_operand(value, rows, DEPTH, element_bytes(shape.types[side]), shape.transposed[side])
+    depth = DEPTH * 2 if side and form.sparse else DEPTH
+    found = shared_operand(value, rows, depth, element_bytes(shape.types[side]), shape.transposed[side])
     for cta in ctas:
         if found.end > cta.shared.limit:
             raise Fault(

@@ -18,14 +18,16 @@ from ptxbench.emulator.machine.cta import Cta
 from ptxbench.emulator.machine.products import Operand
 from ptxbench.emulator.machine.tensor_memory import ILLEGAL, Region, TensorMemory
 from ptxbench.emulator.tensor import fast
-from ptxbench.emulator.tensor.accumulators import Piece, accumulator, half_lanes, left_operand
+from ptxbench.emulator.tensor.accumulators import Piece, accumulator, half_lanes
 from ptxbench.emulator.tensor.narrow import along_k, along_mn
 from ptxbench.emulator.tensor.shared_descriptor import SharedDescriptor, chunk_addresses
 from ptxbench.emulator.tensor.tcgen05 import Form, Shape
+from ptxbench.emulator.tensor.tensor_sparse import kept_places, metadata_columns, with_zeros
+from ptxbench.emulator.tensor.tmem import LANES
 
 _CHUNK = np.dtype("V16")
 DEPTH = 32
-"""Bytes of a row along K in one product."""
+"""Bytes of a row along K in one product; a sparse one has twice as many of B."""
 A_COLUMNS = DEPTH // 4
 
 
@@ -65,7 +67,9 @@ class Sides:
     b: Operand
     factors: Any = None
     others: tuple[Region, ...] = ()
-    """Tensor memory that is read besides A and D."""
+    """Tensor memory that is read besides A, its metadata and D."""
+    metadata: tuple[int, int] | None = None
+    """Lane and column of a sparse A's metadata."""
 
 
 @dataclass(eq=False)
@@ -115,8 +119,10 @@ class Product:
         read = written if self.accumulate else ()
         if isinstance(self.sides.a, tuple):
             column = self.sides.a[1]
-            left = left_operand(self.form, self.shape, self.sides.a[0])
-            read = (*read, *(self._region(each, column, A_COLUMNS) for each in left))
+            read = (*read, *(self._region(each, column, A_COLUMNS) for each in self.pieces))
+        if self.sides.metadata is not None:
+            column, wide = self.sides.metadata[1], metadata_columns(self.form)
+            read = (*read, *(self._region(each, column, wide) for each in self.pieces))
         read = (*read, *self.sides.others)
         return read, written
 
@@ -139,25 +145,35 @@ class Product:
         if self.done:
             return
         chain = [self, *self.rest]
-        a, b = self._left(chain), self._right(chain)
-        if self.shape.negated[0] != self.shape.negated[1]:
-            a = -a
+        b = self._right(chain)
         steps = [slice(place * self.form.k, (place + 1) * self.form.k) for place in range(len(chain))]
-        parts = [np.matmul(a[:, step], b[:, step].T) for step in steps]
+        made: dict[int, list[NDArray[np.float32]]] = {}
         for piece in self.pieces:
-            self._write(piece, [part[piece.rows, piece.columns] for part in parts])
+            part = piece.part if self._apart else 0
+            if part not in made:
+                a = self._left(chain, part)
+                made[part] = [np.matmul(a[:, step], b[:, step].T) for step in steps]
+            self._write(piece, [each[piece.rows, piece.columns] for each in made[part]])
         for each in chain:
             each.done = True
 
-    def _left(self, chain: list[Product]) -> NDArray[np.float32]:
-        """A: [M, K] of the chain."""
-        rows = self.shape.m // self.form.group
+    @property
+    def _apart(self) -> bool:
+        """Whether each part of the lanes has an A of its own."""
+        return isinstance(self.sides.a, tuple) or self.form.sparse
+
+    def _left(self, chain: list[Product], part: int) -> NDArray[np.float32]:
+        """A of one part of the lanes: [M, K] of the chain."""
+        lanes = [piece for piece in self.pieces if piece.part == part]
         if isinstance(self.sides.a, tuple):
-            made = np.concatenate([each._from_tensor() for each in chain], axis=1)
+            made = np.concatenate([each._from_tensor(lanes) for each in chain], axis=1)
         else:
             parts = tuple(each.sides.a for each in chain if isinstance(each.sides.a, Operand))
-            made = self._from_shared(parts, 0, rows)
-        return self._scaled(made, chain, 0)
+            made = self._from_shared(parts, 0, self.shape.m // self.form.group)
+        if self.form.sparse:
+            made = with_zeros(made, np.concatenate([each._kept(lanes, n) for n, each in enumerate(chain)], axis=1))
+        made = self._scaled(made, chain, 0)
+        return -made if self.shape.negated[0] != self.shape.negated[1] else made
 
     def _right(self, chain: list[Product]) -> NDArray[np.float32]:
         """B: [N, K] of the chain."""
@@ -183,15 +199,24 @@ class Product:
     def _packing(self) -> str:
         return "padded" if self.form.kind in ("f8f6f4", "mxf8f6f4") else "dense"
 
-    def _from_tensor(self) -> NDArray[np.float32]:
+    def _from_tensor(self, pieces: list[Piece]) -> NDArray[np.float32]:
+        """A in the lanes of these pieces, the even CTA's first: [M, K], of a sparse one what it keeps."""
         assert isinstance(self.sides.a, tuple)
-        lane, column = self.sides.a
-        made = []
-        for piece in left_operand(self.form, self.shape, lane):
+        column, made = self.sides.a[1], []
+        for piece in pieces:
             cells = TensorMemory.of(self.ctas[piece.cta]).cells[piece.lanes, column : column + A_COLUMNS]
             raw = np.ascontiguousarray(cells).view(np.uint8)
             made.append(along_k(raw, self.shape.types[0], "bytes" if self._packing() == "padded" else "dense"))
         return np.concatenate(made)
+
+    def _kept(self, pieces: list[Piece], number: int) -> NDArray[np.int64]:
+        """Places of A's kept elements along K of the chain, of which this is the product with that number."""
+        assert self.sides.metadata is not None
+        column, made = self.sides.metadata[1], []
+        for piece in pieces:
+            cells = TensorMemory.of(self.ctas[piece.cta]).cells[:, column : column + metadata_columns(self.form)]
+            made.append(kept_places(self.form, cells, np.arange(LANES)[piece.lanes]))
+        return np.concatenate(made) + number * self.form.k
 
     def _write(self, piece: Piece, new: list[NDArray[np.float32]]) -> None:
         """Add to the accumulator's cells, or replace them."""
@@ -225,13 +250,15 @@ def _width(piece: Piece) -> int:
     return int(piece.columns.stop - piece.columns.start)
 
 
-def check_lane(form: Form, shape: Shape, lane: int, what: str) -> None:
-    """Refuse an address whose lane does not fit the layout.
+def check_lane(form: Form, shape: Shape, lane: int, what: str, home: int | None = None) -> None:
+    """Refuse an address whose lane does not fit the layout, or is not that of the accumulator, `home`.
 
     Raises:
-        Fault: The lane is neither 0 nor, for half of the lanes, 16.
+        Fault: The lane is neither 0 nor, for half of the lanes, 16, or D has the other half.
     """
     allowed = (0, 16) if half_lanes(form, shape) else (0,)
     if lane not in allowed:
         names = " or ".join(str(each) for each in allowed)
         raise Fault(ILLEGAL, f"{what} begins at lane {lane} of tensor memory; M = {shape.m} needs lane {names}")
+    if home is not None and lane != home:
+        raise Fault(ILLEGAL, f"{what} begins at lane {lane} of tensor memory, the accumulator at {home}: both use half")

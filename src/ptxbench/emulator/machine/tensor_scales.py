@@ -57,7 +57,7 @@ class Factors:
     def __call__(self, side: int) -> NDArray[np.float32]:
         """The factor of each element: [M or N, K]."""
         made = self._rows_of_a() if side == 0 else self._rows_of_b()
-        return np.repeat(scales(made, self.shape.scale_type), self.form.block, axis=1)
+        return np.repeat(scales(made, self.shape.scale_type), self.form.k // made.shape[1], axis=1)
 
     def _rows_of_a(self) -> NDArray[np.uint8]:
         rows = self.shape.m // self.form.group
@@ -74,7 +74,7 @@ class Factors:
         block = np.ascontiguousarray(TensorMemory.of(cta).cells[:, column : column + width])
         raw = block.view(np.uint8).reshape(_QUARTERS, 32, -1)
         copies = range(quarter, quarter + 2) if self._split() and side else range(_QUARTERS)
-        count = self.form.k // self.form.block
+        count = self.form.factors
         lanes, places = scale_places(rows, self.shape.scale_ids[side], count)
         made: NDArray[np.uint8] = raw[quarter][lanes[:, None], places]
         if any((raw[other][lanes[:, None], places] != made).any() for other in copies):

@@ -24,6 +24,7 @@ class Piece:
         columns: Columns of the matrix; they lie from the address's column on.
         lanes: Tensor-memory lanes of the rows.
         groups: The same in groups of 16 lanes.
+        part: Which part of N; each has rows, of A in tensor memory too, in lanes of its own.
     """
 
     cta: int
@@ -31,6 +32,7 @@ class Piece:
     columns: slice
     lanes: slice | NDArray[np.int64]
     groups: slice
+    part: int = 0
 
 
 def half_lanes(form: Form, shape: Shape) -> bool:
@@ -57,22 +59,10 @@ def accumulator(form: Form, shape: Shape, lane: int) -> tuple[Piece, ...]:
             slice(part * width, (part + 1) * width),
             slice(part * rows, (part + 1) * rows),
             slice(part * rows // 16, (part + 1) * rows // 16),
+            part,
         )
         for cta in range(form.group)
         for part in range(parts)
-    )
-
-
-@lru_cache(maxsize=512)
-def left_operand(form: Form, shape: Shape, lane: int) -> tuple[Piece, ...]:
-    """The pieces of A in tensor memory: rows as those of D, all of K from the address's column on."""
-    rows = shape.m // form.group
-    columns = slice(0, 0)
-    if half_lanes(form, shape):
-        return tuple(_spread(cta, rows, 0, lane) for cta in range(form.group))
-    return tuple(
-        Piece(cta, slice(cta * rows, (cta + 1) * rows), columns, slice(0, rows), slice(0, rows // 16))
-        for cta in range(form.group)
     )
 
 

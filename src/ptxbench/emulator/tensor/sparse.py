@@ -73,15 +73,7 @@ class Sparsity:
         """
         chunks = self._chunks(metadata)
         self._refuse_undefined(chunks)
-        first, second = (chunks & 3).astype(np.int64), (chunks >> 2).astype(np.int64)
-        number = np.arange(chunks.shape[-1], dtype=np.int64)
-        if self.width == 32:
-            return 2 * number + (first >> 1)
-        pairs = np.stack([first, second], axis=-1)
-        if self.width == 4:
-            pairs = np.stack([2 * pairs, 2 * pairs + 1], axis=-1).reshape(*pairs.shape[:-1], 4)
-            return (8 * number[:, None] + pairs).reshape(*chunks.shape[:-1], -1)
-        return (4 * number[:, None] + pairs).reshape(*chunks.shape[:-1], -1)
+        return positions_of(chunks, self.width)
 
     def _chunks(self, metadata: NDArray[np.uint32]) -> NDArray[np.uint8]:
         """Four bits for each chunk: [warps, 16, chunks].
@@ -110,6 +102,19 @@ class Sparsity:
                 "cudaErrorIllegalInstruction",
                 f"sparse metadata {int(chunks[warp, row, chunk]):#06b} of row {row}, chunk {chunk} is undefined",
             )
+
+
+def positions_of(chunks: NDArray[np.uint8], width: int) -> NDArray[np.int64]:
+    """The place along K of each kept element: [..., K / 2] from the four bits of chunks [..., chunks]."""
+    first, second = (chunks & 3).astype(np.int64), (chunks >> 2).astype(np.int64)
+    number = np.arange(chunks.shape[-1], dtype=np.int64)
+    if width == 32:
+        return 2 * number + (first >> 1)
+    pairs = np.stack([first, second], axis=-1)
+    if width == 4:
+        pairs = np.stack([2 * pairs, 2 * pairs + 1], axis=-1).reshape(*pairs.shape[:-1], 4)
+        return (8 * number[:, None] + pairs).reshape(*chunks.shape[:-1], -1)
+    return (4 * number[:, None] + pairs).reshape(*chunks.shape[:-1], -1)
 
 
 def meeting(b: Bits, positions: NDArray[np.int64]) -> Bits:

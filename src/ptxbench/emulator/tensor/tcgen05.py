@@ -36,7 +36,7 @@ class Form:
 
     Attributes:
         group: CTAs that work together: 1 or 2.
-        block: Elements along K that share a scale factor; 0 without scale factors.
+        block: Elements along K that share a scale factor, of a dense product; 0 without scale factors.
         a_in_tensor: Whether A lies in tensor memory.
     """
 
@@ -74,9 +74,14 @@ class Form:
         """Elements along K."""
         return _KINDS[self.kind] * (2 if self.sparse else 1)
 
+    @property
+    def factors(self) -> int:
+        """Scale factors of a row along K; a sparse product has no more of them."""
+        return _KINDS[self.kind] // self.block
+
     def name(self) -> str:
         """For messages."""
-        ws = ".ws" if self.weight else ""
+        ws = (".ws" if self.weight else "") + (".sp" if self.sparse else "")
         return f"tcgen05.mma{ws}.cta_group::{self.group}.kind::{self.kind}"
 
 
@@ -153,6 +158,8 @@ def decode(form: Form, value: int) -> Shape:
         raise read.refuse(2, 2, "sparsity", f"the instruction is {'sparse' if form.sparse else 'dense'}")
     if not form.sparse:
         read.zero(0, 1, "sparsity selector of a dense product")
+    elif form.kind not in ("f16", "tf32"):
+        read.zero(0, 1, f"sparsity selector, of which kind::{form.kind} has no choice")
     shape = _scaled(read) if form.block else _plain(read)
     if form.a_in_tensor and shape.transposed[0]:
         raise read.refuse(15, 15, "A is MN-major", "A in tensor memory is K-major, so it must be 0")
@@ -196,11 +203,10 @@ def _scaled(read: _Reader) -> Shape:
     if scale == "ue4m3" and form.block != 16:
         raise read.refuse(23, 23, "type of the scale factors", "ue4m3 is for blocks of 16 elements")
     ids = (read.field(29, 30), read.field(4, 5))
-    factors = form.k // form.block // (2 if form.sparse else 1)
     for each, low in zip(ids, (29, 4), strict=True):
-        if each % factors:
-            allowed = {1: "0 to 3", 2: "0 or 2", 4: "0"}[factors]
-            raise read.refuse(low, low + 1, "first scale factor", f"{factors} factors begin at {allowed}")
+        if each % form.factors:
+            allowed = {1: "0 to 3", 2: "0 or 2", 4: "0"}[form.factors]
+            raise read.refuse(low, low + 1, "first scale factor", f"{form.factors} factors begin at {allowed}")
     m, n, doubt = _size(read)
     return Shape(
         m,
