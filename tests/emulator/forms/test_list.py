@@ -23,8 +23,9 @@ def test_the_list_of_measured_forms_is_what_an_h200_answered() -> None:
     assert sorted(coverage.names("measured")) == measured()
 
 
-def test_every_hopper_form_is_supported_and_executed() -> None:
-    forms = coverage.covered("sm_90a")
+@pytest.mark.parametrize("target", isa.TARGETS)
+def test_every_form_is_supported_and_executed(target: str) -> None:
+    forms = coverage.covered(target)
     assert [each.form.name for each in forms if not each.supported] == []
     assert [each.form.name for each in forms if not each.executed] == []
 
