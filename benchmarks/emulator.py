@@ -6,8 +6,9 @@ device in a process of its own, so that its peak memory is its own. Seconds are 
 other work on the machine stretches them less than the wall time of `again`, which is beside them. `first` includes
 making functions of the PTX; `again` is the same launches once more, the least of several times if they are short. The
 budgets of the suite's small workloads hold for `first`, the others for `again`; `of it` is the part of the budget that
-was used. `checks` is what the checks cost: the time with them over the time without. `ns` is processor time per
-executed warp instruction; the rows of growth show whether it stays flat.
+was used. `checks` is what the checks cost: the time with them over the time without, and `off` beside the peak memory
+that without them; the rows of races have the check for races among them. `ns` is processor time per executed warp
+instruction; the rows of growth show whether it stays flat.
 """
 
 from __future__ import annotations
@@ -83,6 +84,7 @@ def rows() -> Iterator[Row]:
     for size in (256, 512, 1024, 2048):
         yield Row(f"growth GEMM {size}^3", SIMPLE, axes={"M": size}, n=size, k=size)
     yield Row("races, GEMM 512^3", GEMM, axes={"M": 512}, n=512, k=512, races=True)
+    yield Row("races, Blackwell GEMM 512^3", BLACKWELL, axes={"M": 512}, n=512, k=512, target="sm_100a", races=True)
     yield Row(f"races, {FORWARD} S256", f"reference/{FORWARD}/sm_90a.cu", FORWARD, {"H": 2, "S": 256}, races=True)
     yield Row("races, the same by mma.sync", PLAIN, FORWARD, {"H": 2, "S": 256}, races=True)
 
@@ -192,7 +194,7 @@ def main() -> None:
 
 
 COLUMNS = ("first", "again", "wall", "budget", "of it", "checks")
-HEAD = f"{'':32}{''.join(f'{each:>8}' for each in COLUMNS)}{'warp instr':>12}{'ns':>8}{'MiB':>6}"
+HEAD = f"{'':32}{''.join(f'{each:>8}' for each in COLUMNS)}{'warp instr':>12}{'ns':>8}{'MiB':>6}{'off':>6}"
 
 
 def asked(wanted: str, checks: bool) -> bool:
@@ -213,6 +215,7 @@ def line(row: Row, got: list[Measured]) -> str:
     text = f"{row.name:32}{most.first:8.2f}{most.again:8.2f}{most.wall:8.2f}{row.budget or '':>8}"
     text += f"{f'{used:.0%}' if used else '':>8}{f'x {most.again / got[1].again:.2f}' if len(got) > 1 else '':>8}"
     text += f"{most.instructions:12,}{1e9 * most.again / most.instructions:8,.0f}{most.megabytes:6.0f}"
+    text += f"{got[1].megabytes:6.0f}" if len(got) > 1 else f"{'':6}"
     return f"{text} {'over' if used > 1 else ''} {most.trouble}".rstrip()
 
 
