@@ -119,8 +119,11 @@ class Turn(Frozen):
 
     @property
     def target_correct(self) -> bool:
-        """Correct, and an instruction of the target's own families executed."""
-        return self.correct and self.verdict is not None and self.verdict.layers.target.executed.state == "yes"
+        """Correct, an instruction of the target's own families executed, and nothing showed it to be decoration."""
+        if not self.correct or self.verdict is None:
+            return False
+        target = self.verdict.layers.target
+        return target.executed.state == "yes" and target.necessity.state != "no"
 
     @property
     def speedup(self) -> float | None:
