@@ -55,5 +55,9 @@ class DeviceError(PtxbenchError):
     """The device asked for is absent, of another generation, or does not answer."""
 
 
+class ProviderError(PtxbenchError):
+    """A model is unknown, cannot be reached, refuses the request, or answers what no provider should."""
+
+
 class RecordError(PtxbenchError):
     """A result could not be written or read back (full disk, unreadable folder, other schema version)."""

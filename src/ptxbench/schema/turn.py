@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import computed_field, model_validator
 
@@ -23,6 +23,7 @@ class Usage(Frozen):
     """Tokens that one answer cost; a count the provider did not give is None."""
 
     input_tokens: int = 0
+    """Those at the full price: what was read from or written to a provider's cache is counted apart."""
     output_tokens: int = 0
     """Reasoning tokens included."""
     reasoning_tokens: int | None = None
@@ -30,6 +31,41 @@ class Usage(Frozen):
     cache_write_tokens: int | None = None
     cost: float | None = None
     """In US dollars, where the provider or a price list says so."""
+
+    @property
+    def tokens(self) -> int:
+        """All tokens, in and out."""
+        cached = (self.cache_read_tokens or 0) + (self.cache_write_tokens or 0)
+        return self.input_tokens + self.output_tokens + cached
+
+    def plus(self, other: Usage) -> Usage:
+        """Both together; a count that neither gave stays None."""
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            reasoning_tokens=_sum(self.reasoning_tokens, other.reasoning_tokens),
+            cache_read_tokens=_sum(self.cache_read_tokens, other.cache_read_tokens),
+            cache_write_tokens=_sum(self.cache_write_tokens, other.cache_write_tokens),
+            cost=_sum(self.cost, other.cost),
+        )
+
+
+Number = TypeVar("Number", int, float)
+
+
+def _sum(one: Number | None, other: Number | None) -> Number | None:
+    return other if one is None else one if other is None else one + other
+
+
+class Price(Frozen):
+    """US dollars for a million tokens."""
+
+    input: float
+    output: float
+
+    def of(self, usage: Usage) -> float:
+        """What an answer cost, its provider's cache taken at the full price."""
+        return ((usage.tokens - usage.output_tokens) * self.input + usage.output_tokens * self.output) / 1e6
 
 
 class Extracted(StrEnum):
@@ -202,10 +238,17 @@ class RunPlan(Frozen):
     """Address of an evaluation service; empty: this machine."""
     context: Literal["full", "latest_pair", "single"] = "full"
     max_output_tokens: int | None = None
+    """Tokens of one request."""
+    continuations: int = 2
+    """Further requests for an answer that was cut at its token limit."""
     temperature: float | None = None
     reasoning_effort: str | None = None
     token_limit: int | None = None
     """Tokens of one trajectory, in and out."""
+    context_limit: int | None = None
+    """Tokens of one prompt, estimated before it is sent; a longer one ends the trajectory."""
+    price: Price | None = None
+    """What a model costs whose provider does not say so."""
     cost_limit: float | None = None
     """US dollars of the whole run."""
     time_limit: float | None = None
