@@ -46,6 +46,14 @@ def _short(file: str) -> str:
 
 
 @dataclass(frozen=True)
+class Named:
+    """A line of PTX that a finding's words name, with the place that it comes from."""
+
+    line: int
+    place: Place
+
+
+@dataclass(frozen=True)
 class Finding:
     """One thing that is wrong with a run.
 
@@ -59,6 +67,7 @@ class Finding:
         state: Barriers and groups at that moment, one a line.
         hint: What would mend it.
         schedule: The schedule in which it showed.
+        named: The places of all PTX lines that the message and the state name, where the text has them.
     """
 
     rule: str
@@ -70,6 +79,7 @@ class Finding:
     state: tuple[str, ...] = ()
     hint: str = ""
     schedule: str = ""
+    named: tuple[Named, ...] = ()
 
     @property
     def place(self) -> Place | None:

@@ -18,6 +18,7 @@ from ptxbench.schema.stages import (
     SanitizerRun,
     SanitizeStage,
     ScheduleCoverage,
+    SourceLine,
 )
 
 MOST = 40
@@ -88,6 +89,10 @@ def _value(kernel: str, finding: Finding) -> SanitizerFinding:
         inlined=place.inlined if place else (),
         severity=finding.severity,
         ptx_line=finding.line or None,
+        named=tuple(
+            SourceLine(ptx_line=each.line, file=each.place.file, line=each.place.line, inlined=each.place.inlined)
+            for each in finding.named
+        ),
         warps=finding.warps,
         state=finding.state,
         hint=finding.hint,

@@ -193,6 +193,16 @@ class CheckStage(Stage):
 # ---- sanitize (E8) ----
 
 
+class SourceLine(Frozen):
+    """The source of a line of PTX that a finding's words name."""
+
+    ptx_line: int
+    file: str
+    line: int
+    """The user's line, as in `SanitizerFinding.line`."""
+    inlined: tuple[str, ...] = ()
+
+
 class SanitizerFinding(Frozen):
     """One report of a sanitizer tool."""
 
@@ -207,6 +217,8 @@ class SanitizerFinding(Frozen):
     """Only errors fail a run; the emulator alone reports others."""
     ptx_line: int | None = None
     """Line of the PTX text, where the tool reads PTX."""
+    named: tuple[SourceLine, ...] = ()
+    """Where the lines of PTX come from that `message` and `state` name."""
     warps: tuple[str, ...] = ()
     """Warps involved, with their CTA."""
     state: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ What an H200 did with such bugs: the first three hang, the fourth gives wrong nu
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -97,6 +98,8 @@ def test_the_bug_is_found_and_its_line_is_named(name: str) -> None:
         assert each.location.file.endswith("gemm.cu")
         text = " ".join((each.message, *each.state))
         assert all(part in text for part in bug.words), text
+        assert [named.line for named in each.named] == list(dict.fromkeys(map(int, re.findall(r"line (\d+)", text))))
+        assert all(named.place.file.endswith("gemm.cu") for named in each.named)
     assert result.ok == (bug.severity != "error")
 
 

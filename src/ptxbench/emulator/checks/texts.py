@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ptxbench.emulator.report import Finding
+from ptxbench.emulator.report import Finding, Named, Place
 
 if TYPE_CHECKING:
     from ptxbench.emulator.checks.shadow import Write
     from ptxbench.emulator.machine.blocks import RunBlock
     from ptxbench.emulator.machine.cta import Cta
+    from ptxbench.emulator.machine.dependence import HeldBack
     from ptxbench.emulator.machine.phases import Phases
     from ptxbench.emulator.machine.products import Product
     from ptxbench.emulator.machine.unit import Unit
@@ -19,6 +21,10 @@ if TYPE_CHECKING:
     from ptxbench.emulator.ptx.ir import Location
 
 _MOST = 200
+_BEHIND = "griddepcontrol.wait before the first access to what the kernel in front reads or writes"
+_LINE = re.compile(r"\bline (\d+)")
+"""How the sentences below, and those about waits, name a line of PTX."""
+
 _RULES = {
     "cudaErrorIllegalAddress": ("out-of-bounds", "check the offset against the size of the allocation"),
     "cudaErrorMisalignedAddress": ("misaligned", "an access of n bytes needs an address that is a multiple of n"),
@@ -50,8 +56,14 @@ class Reporter:
         key = (finding.rule, finding.line, other)
         if key not in self.findings and len(self.findings) < _MOST:
             location = self.locations.get(finding.line)
-            self.findings[key] = replace(finding, location=location, schedule=self.schedule)
+            named = self._named((finding.message, *finding.state))
+            self.findings[key] = replace(finding, location=location, schedule=self.schedule, named=named)
             self.found_in[key] = self.cluster
+
+    def _named(self, texts: Iterable[str]) -> tuple[Named, ...]:
+        """The places of the PTX lines that the texts name, each once, in their order."""
+        lines = dict.fromkeys(int(number) for text in texts for number in _LINE.findall(text))
+        return tuple(Named(line, Place.of(self.locations[line])) for line in lines if line in self.locations)
 
     def include(self, found: Iterable[tuple[int, tuple[str, int, int], Finding]]) -> None:
         """Findings of other processes, by cluster; what is kept is what a run of all clusters in order would keep."""
@@ -71,6 +83,21 @@ class Reporter:
         if "mbarrier" in reason and error == "cudaErrorLaunchFailure":
             rule, hint = "barrier-protocol", "count arrivals and bytes: what init and expect_tx say must be what comes"
         self.add(Finding(rule, "error", f"{error}: {reason}", line, state=state, hint=hint))
+
+    def dependent(self, held: HeldBack, *, whole: bool) -> None:
+        """A kernel that may begin before the one in front of it has ended has come to its end."""
+        if held.lost[1]:
+            message = (
+                f"{held.lost[1]} bytes from {held.lost[0]:#x} on are written before griddepcontrol.wait, and by the "
+            )
+            message += "kernel in front"
+            self.add(Finding("dependent-launch", "error", message, 0, hint=_BEHIND))
+        elif whole and not held.waited and held.changes.pieces:
+            message = (
+                "this kernel may begin before the one in front has ended, and never executes griddepcontrol.wait: "
+            )
+            message += "it need not see what that one wrote"
+            self.add(Finding("dependent-launch", "warning", message, 0, hint=_BEHIND))
 
     def never_written(self, cta: Cta, place: int, line: int, unit: Unit, what: str) -> None:
         """Shared memory is read that nobody wrote."""
