@@ -125,12 +125,16 @@ class Device:
             dynamic_shared=launch.dynamic_shared,
             parameters=tuple(blob.data for blob in launch.parameters),
             static_shared=info.static_shared if info else 0,
-            registers=info.registers if info else 0,
+            registers=info.registers if info and self._keeps_setmaxnreg(launch.kernel) else 0,
             explicit_cluster=launch.cluster != (1, 1, 1),
         )
         result = run_launch(self._loaded, wanted, self.memory, self._policy)
         self.ran.append(Ran(launch.kernel, result))
         return _LAUNCH_FAILURE if result.error or result.unsupported else 0
+
+    def _keeps_setmaxnreg(self, kernel: str) -> bool:
+        function = self._loaded.module.functions.get(kernel)
+        return function is not None and function.keeps_setmaxnreg
 
     def _allocate(self, wanted: Allocate) -> None:
         if not wanted.address - BASE < ALLOCATIONS:

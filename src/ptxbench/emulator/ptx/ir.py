@@ -201,6 +201,15 @@ class Function:
     directives: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """`.maxntid`, `.reqntid`, `.minnctapersm`, `.maxnreg`, `.reqnctapercluster`, ... without the dot."""
 
+    @property
+    def keeps_setmaxnreg(self) -> bool:
+        """Whether its registers at launch follow from directives; if not, `ptxas` leaves `setmaxnreg` out.
+
+        PTX ISA 9.0, 9.7.19 (it may have no effect), and what `ptxas` 13.0 does for sm_90a and sm_100a.
+        """
+        named = self.directives.keys()
+        return "maxnreg" in named or ("minnctapersm" in named and bool(named & {"maxntid", "reqntid"}))
+
 
 @dataclass(frozen=True)
 class Module:
