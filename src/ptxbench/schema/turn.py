@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal, TypeVar
 
-from pydantic import computed_field, model_validator
+from pydantic import Field, computed_field, model_validator
 
 from ptxbench.schema.candidate import Candidate
 from ptxbench.schema.values import SCHEMA_VERSION, Frozen, Target, ToolVersion
@@ -228,6 +228,8 @@ class RunPlan(Frozen):
     """Everything that decides what a run asks and how it judges; two runs of equal plans are comparable."""
 
     model: str
+    tasks: tuple[str, ...] = ()
+    """The problems by name or by folder, as they were asked for."""
     keys: tuple[SampleKey, ...]
     turns: int = 8
     target_speedup: float = 1.2
@@ -236,6 +238,8 @@ class RunPlan(Frozen):
     device: str = "auto"
     evaluator: str = ""
     """Address of an evaluation service; empty: this machine."""
+    baseline_ms: dict[str, float] = Field(default_factory=dict)
+    """Times of the library in milliseconds, by problem, that the model is told."""
     context: Literal["full", "latest_pair", "single"] = "full"
     max_output_tokens: int | None = None
     """Tokens of one request."""
