@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 
 from ptxbench.emulator.device import Device, Ran, argument_places, device_memory
 from ptxbench.emulator.host.kernels import kernels_of
-from ptxbench.emulator.host.process import record
+from ptxbench.emulator.host.process import HostSettings, record
 from ptxbench.emulator.host.record import TensorArgument
 from ptxbench.emulator.launch import Policy
+from ptxbench.emulator.ptx.ir import Module
 from ptxbench.emulator.ptx.parse import parse
 from ptxbench.knowledge.hub import PACKS
 from ptxbench.schema.candidate import Candidate, SourceFile
@@ -98,15 +99,17 @@ class Left:
 
 @functools.cache
 def called(target: Target, schedule: str) -> Left:
-    """`run` called once, its launches carried out in one schedule."""
-    made = built(target)
+    """`run` of these kernels called once, its launches carried out in one schedule."""
+    return run(built(target), "run", arguments(target), schedule)
+
+
+def run(made: Built, symbol: str, tensors: Mapping[str, Array], schedule: str = "late") -> Left:
+    """A function of a build called once on the emulator, host code and all."""
     assert made.library is not None, made.stage.log
     assert made.ptx is not None
-    tensors = arguments(target)
+    module, kernels = parsed(made.ptx), kernels_of(made.library, Settings.load())
+    device = Device(module, kernels, Policy((schedule,)), device_memory())
     places = argument_places([array.nbytes for array in tensors.values()])
-    device = Device(
-        parse(made.ptx.read_text()), kernels_of(made.library, Settings.load()), Policy((schedule,)), device_memory()
-    )
     for address, array in zip(places, tensors.values(), strict=True):
         device.memory.place(address, array.nbytes)
         device.memory.write(address, array.tobytes())
@@ -114,7 +117,7 @@ def called(target: Target, schedule: str) -> Left:
         TensorArgument(address=address, shape=array.shape, dtype=_DTYPES[array.dtype])
         for address, array in zip(places, tensors.values(), strict=True)
     ]
-    recorded = record(made.library, "run", told, Settings.load())
+    recorded = record(made.library, symbol, told, Settings.load(), HostSettings(kernels=kernels))
     assert recorded.ending.kind == "returned", recorded.ending
     device.replay(recorded.operations)
     assert not device.refused
@@ -123,3 +126,9 @@ def called(target: Target, schedule: str) -> Left:
         for address, (name, array) in zip(places, tensors.items(), strict=True)
     }
     return Left(tensors, after, tuple(device.ran))
+
+
+@functools.cache
+def parsed(ptx: Path) -> Module:
+    """A PTX file as a module."""
+    return parse(ptx.read_text())
