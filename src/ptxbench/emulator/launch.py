@@ -16,7 +16,7 @@ from ptxbench.emulator.checks.tensor_hazards import TensorHazards
 from ptxbench.emulator.checks.tensor_texts import TensorReporter
 from ptxbench.emulator.checks.texts import Reporter
 from ptxbench.emulator.codegen.compile import Compiled, Watch
-from ptxbench.emulator.codegen.scalar.exponential import exactly
+from ptxbench.emulator.codegen.scalar.measured import exactly
 from ptxbench.emulator.errors import Fault
 from ptxbench.emulator.machine.blas import one_thread
 from ptxbench.emulator.machine.cluster import Cluster
@@ -151,7 +151,8 @@ class LoadedModule:
         Args:
             kernel: Its name.
             races: Whether its instructions tell the check for races what they do.
-            exact: Whether approximations that are known bit for bit are computed so.
+            exact: Whether approximations that are known bit for bit are computed so, and products and sums fused as
+                the assembler does.
 
         Raises:
             Fault: The module has no such kernel.
@@ -161,7 +162,9 @@ class LoadedModule:
             function = self.module.functions.get(kernel)
             if function is None or not function.blocks:
                 raise Fault("cudaErrorInvalidDeviceFunction", f"the module has no kernel `{kernel}`")
-            found = self._compiled[kernel, races, exact] = Compiled(self.module, function, _watch(races, exact))
+            found = self._compiled[kernel, races, exact] = Compiled(
+                self.module, function, _watch(races, exact), contracts=exact
+            )
         return found
 
 

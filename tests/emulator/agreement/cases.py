@@ -50,11 +50,6 @@ class Case:
     k: int = 0
 
     @property
-    def exact(self) -> bool:
-        """Whether all of its floating-point arithmetic is in tensor cores, sums and conversions."""
-        return self.task == "gemm"
-
-    @property
     def source_digest(self) -> str:
         """Tells whether an answer was recorded for this very source."""
         return hashlib.sha256(self.source.encode()).hexdigest()[:16]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -9,6 +10,8 @@ from ptxbench.emulator.codegen.bind import bind
 from ptxbench.emulator.codegen.bind_masks import may_leave_out
 from ptxbench.emulator.codegen.bind_stack import STACK_BYTES
 from ptxbench.emulator.codegen.block import BlockWriter, Constants, Step, slots_of, uses
+from ptxbench.emulator.codegen.contract import contracted
+from ptxbench.emulator.codegen.contract import uses as uses_of
 from ptxbench.emulator.codegen.ends import End, end_of, is_end, leave
 from ptxbench.emulator.codegen.liveness import live_out
 from ptxbench.emulator.codegen.op import Op
@@ -34,7 +37,9 @@ class Compiled:
         constants: What units must provide; grows as blocks are compiled.
     """
 
-    def __init__(self, module: Module, kernel: Function, watch: Watch | None = None) -> None:
+    def __init__(
+        self, module: Module, kernel: Function, watch: Watch | None = None, *, contracts: bool = False
+    ) -> None:
         self._watch = watch
         self.program: Program = flatten(module, kernel)
         # One more register for the carry flag of add.cc and its kin.
@@ -51,8 +56,9 @@ class Compiled:
         self._steps: list[list[Step]] = []
         self._ends: list[End | None] = []
         self._made: dict[int, RunBlock] = {}
+        named = uses_of(self.program) if contracts else None
         for block in self.program.blocks:
-            self._bind(block)
+            self._bind(block, named)
         used = [self._used(place) for place in range(len(self._steps))]
         self._live = live_out(used, [block.successors for block in self.program.blocks])
 
@@ -64,7 +70,7 @@ class Compiled:
             return _WARP
         return min(-(-threads // _WARP) * _WARP, _MOST_LANES)
 
-    def _bind(self, block: Block) -> None:
+    def _bind(self, block: Block, named: Counter[int] | None) -> None:
         instructions = block.instructions
         end: End | None = None
         ends = bool(instructions) and is_end(instructions[-1])
@@ -72,7 +78,8 @@ class Compiled:
             end = end_of(instructions[-1], block, self.program)
         body = instructions[:-1] if ends else instructions
         bound = [(each, bind(each, self.program)) for each in body]
-        self._steps.append([Step(each, self._watch(each, op) if self._watch else op) for each, op in bound])
+        steps = [Step(each, self._watch(each, op) if self._watch else op) for each, op in bound]
+        self._steps.append(steps if named is None else contracted(steps, named))
         self._ends.append(end)
         for each in instructions:
             self._note(block, each)

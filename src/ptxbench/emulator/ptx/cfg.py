@@ -10,20 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ptxbench.emulator.errors import PtxError
-from ptxbench.emulator.ptx.ir import (
-    Address,
-    Block,
-    Function,
-    Instruction,
-    Label,
-    Negated,
-    Operand,
-    Pair,
-    Register,
-    TensorAddress,
-    Vector,
-)
+from ptxbench.emulator.ptx.ir import Block, Function, Instruction, Label, Vector
 from ptxbench.emulator.ptx.isa import is_blocking
+from ptxbench.emulator.ptx.registers import slots
 
 _NO_FALL_THROUGH = frozenset(("ret", "exit", "trap"))
 _ENDS = frozenset(("bra", "brx", "call", "ret", "exit", "trap"))
@@ -45,7 +34,7 @@ def blocks(instructions: Sequence[Instruction], labels: Sequence[tuple[int, str]
         if instruction.opcode in _ENDS or is_blocking(instruction.name) or _owes(instruction):
             starts.add(instruction.index + 1)
         elif _is_product(instruction):
-            owed.update(*(_slots(each) for each in instruction.operands[:2] if isinstance(each, Vector)))
+            owed.update(*(slots(each) for each in instruction.operands[:2] if isinstance(each, Vector)))
     # A label behind the last instruction is a block of its own; an end there is not.
     labelled = {index for index, _ in labels}
     ordered = sorted(start for start in starts if start < len(instructions) or start in labelled or start == 0)
@@ -92,23 +81,8 @@ def _is_product(instruction: Instruction) -> bool:
 def _ordinary(instruction: Instruction) -> set[int]:
     """Registers that an instruction reads or writes at once; those of a product are used later."""
     operands = instruction.operands[2:] if _is_product(instruction) else instruction.operands
-    made = set().union(*(_slots(each) for each in operands))
+    made = set().union(*(slots(each) for each in operands))
     return made | {instruction.guard.register.slot} if instruction.guard is not None else made
-
-
-def _slots(operand: Operand | None) -> set[int]:
-    match operand:
-        case Register() | Negated():
-            return {operand.slot if isinstance(operand, Register) else operand.register.slot}
-        case Vector():
-            return set().union(*(_slots(each) for each in operand.items))
-        case Pair():
-            return _slots(operand.first) | _slots(operand.second)
-        case Address():
-            return _slots(operand.base)
-        case TensorAddress():
-            return _slots(operand.map) | _slots(operand.coordinates) | _slots(operand.offsets)
-    return set()
 
 
 def reconvergence(function: Function) -> tuple[int | None, ...]:

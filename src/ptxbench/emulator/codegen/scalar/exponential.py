@@ -8,18 +8,14 @@ a mismatch on, all operands in [0.5, 2), (-4, -1], (-16, -8] and (-0.25, -0.125]
 from __future__ import annotations
 
 import lzma
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxbench.emulator.codegen.op import Op
 from ptxbench.emulator.codegen.scalar.form import Bits
 from ptxbench.emulator.codegen.scalar.rounding import flush32
-from ptxbench.emulator.machine.unit import Lanes, Mask, Unit
-from ptxbench.emulator.ptx.ir import Instruction
 
 _FRACTIONS = 1 << 23
 _BIAS, _INFINITE, _LOWEST = 127, 255, -126.0
@@ -59,15 +55,3 @@ def exponential(bits: Bits, *, ftz: bool) -> Bits:
     low = x < _LOWEST
     made = _unit(np.where(low, x * np.float32(0.5), x)).view(np.float32)
     return np.where(low, made * made, made).view(np.uint32)
-
-
-def exactly(ins: Instruction, op: Op) -> Op:
-    """The instruction as the device computes it, if it is one of these; else as it is."""
-    if ins.opcode != "ex2" or ins.modifiers[-1] != "f32":
-        return op
-    ftz = "ftz" in ins.modifiers
-
-    def run(unit: Unit, mask: Mask | None, value: Lanes) -> Lanes:
-        return exponential(value, ftz=ftz)
-
-    return replace(op, run=run, machine=True)
