@@ -154,3 +154,15 @@ def test_rows_that_lie_over_each_other_are_a_warning() -> None:
     ran = case.run()
     assert [(each.rule, each.severity) for each in ran.result.findings] == [("operand-overlap", "warning")]
     assert "the stride byte offset is 512, the pattern 128 bytes wide" in ran.messages
+
+
+def test_one_thread_of_each_of_two_warps_is_no_accident() -> None:
+    """Two warps issue products of their own, as kernels with two accumulators do."""
+    case, _ = made(BF16, 128, 32, 2, (0, 0))
+    case.setup += "setmaxnreg.dec.sync.aligned.u32 64;\n"  # so that both warps run as one unit
+    case.setup += "and.b32 %r206, %r350, 95; setp.eq.u32 %p13, %r206, 0; setp.eq.or.u32 %p13, %r206, 32, %p13;\n"
+    case.setup += "setp.lt.and.u32 %p13, %r350, 64, %p13; and.b32 %r206, %r350, 32; add.u32 %r206, %r300, %r206;\n"
+    case.body = case.body.replace("@%p19", "@%p13").replace("%r300", "%r206")
+    ran = case.run(allocate=64)
+    assert not ran.error
+    assert "tensor-many-issuers" not in ran.rules

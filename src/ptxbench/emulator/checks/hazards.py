@@ -62,6 +62,7 @@ class Hazards(Observer):
         self.shadows = {id(cta.shared): Shadow(cta) for cta in cluster.ctas}
         self.named: dict[int, Clock] = {}
         self.cluster_clock: Clock = {}
+        self.gone: dict[int, Clock] = {}
         self.alone = len(units) == 1
         # Pairs (unit, write) that were found in order once; knowledge only grows.
         self.known: set[tuple[int, int, int, int | None]] = set()
@@ -116,9 +117,18 @@ class Hazards(Observer):
 
     def barrier_complete(self, barrier: NamedBarrier, units: Sequence[Unit]) -> None:
         """Those who waited learn it."""
-        clock = self.named.get(id(barrier), {})
+        clocks = [self.named.get(id(barrier), {})]
+        if barrier.expected is None:
+            clocks.append(self.gone.get(id(barrier.cta), {}))
         for unit in units:
-            join(self.actor(unit).clock, clock)
+            for clock in clocks:
+                join(self.actor(unit).clock, clock)
+
+    def exited(self, unit: Unit) -> None:
+        """Barriers of all threads miss those that have exited no more: who passes one comes behind their exit."""
+        clock = self.actor(unit).release()
+        join(self.cluster_clock, clock)
+        join(self.gone.setdefault(id(unit.cta), {}), clock)
 
     def cluster_arrive(self, unit: Unit) -> None:
         """As a CTA barrier, for the cluster."""

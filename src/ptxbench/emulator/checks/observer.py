@@ -53,6 +53,9 @@ class Observer:
     def barrier_complete(self, barrier: NamedBarrier, units: Sequence[Unit]) -> None:
         """A CTA barrier lets these units go on."""
 
+    def exited(self, unit: Unit) -> None:
+        """Lanes of a unit are about to exit."""
+
     def outside_mask(self, unit: Unit, lanes: Lanes, what: tuple[str, int]) -> None:
         """Lanes execute `what`, a name and its line, and are not in its membermask."""
 

@@ -47,7 +47,7 @@ def by_thread(name: str, groups: tuple[Sources, ...], issue: Issue) -> Op:
 
     def run(unit: Unit, mask: Mask | None, *arguments: Lanes) -> None:
         lanes = unit.active(mask).tolist()
-        if len(lanes) > 1:
+        if len(lanes) > unit.warps_of(unit.full(mask)):
             message = f"{len(lanes)} threads of warps {unit.warp_numbers(mask)} execute {name}, each one of its own"
             rule(unit, ("tensor-many-issuers", "warning"), message, unit.line)
         for lane in lanes:

@@ -59,6 +59,8 @@ def leave(unit: Unit, mask: Mask | None) -> None:
     unit.leave(mask)
     cluster = unit.cta.cluster
     cluster.changed += 1
+    for observer in cluster.observers:
+        observer.exited(unit)
     if unit.cta.tensor is not None and unit.cta.done:
         unit.cta.tensor.left_behind(unit)
     cluster.barrier.exited(unit, gone)
