@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from ptxbench.cli.app import app, emulator_app, make_app, suite_app, tasks_app
+from ptxbench.cli.app import app, emulator_app, make_app, packs_app, suite_app, tasks_app
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 TARGETS = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
 REGISTERED = [
-    command for each in (app, tasks_app, suite_app, make_app, emulator_app) for command in each.registered_commands
+    command
+    for each in (app, tasks_app, packs_app, suite_app, make_app, emulator_app)
+    for command in each.registered_commands
 ]
 COMMANDS = {command.name or getattr(command.callback, "__name__", "") for command in REGISTERED}
-GROUPS = {"tasks", "suite", "make", "emulator"}
+GROUPS = {"tasks", "packs", "suite", "make", "emulator"}
 
 
 def ids(path: Path) -> str:

@@ -21,7 +21,11 @@ tasks_app = typer.Typer(invoke_without_command=True, help="List the problems, or
 suite_app = typer.Typer(no_args_is_help=True, help="Make problems of other sizes.", rich_markup_mode=None)
 make_app = typer.Typer(no_args_is_help=True, help="Write a problem's folder.", rich_markup_mode=None)
 emulator_app = typer.Typer(no_args_is_help=True, help="What the emulator has.", rich_markup_mode=None)
+packs_app = typer.Typer(
+    invoke_without_command=True, help="List what models are told, or show it.", rich_markup_mode=None
+)
 app.add_typer(tasks_app, name="tasks")
+app.add_typer(packs_app, name="packs")
 app.add_typer(suite_app, name="suite")
 suite_app.add_typer(make_app, name="make")
 app.add_typer(emulator_app, name="emulator")
@@ -126,6 +130,28 @@ def tasks_show(
     from ptxbench.cli.catalogue import show_problem
 
     show_problem(name, json=json)
+
+
+@packs_app.callback()
+def packs(context: typer.Context, json: Json = False) -> None:
+    """List the knowledge packs: levels, tags and patches, with their sizes."""
+    if context.invoked_subcommand is None:
+        from ptxbench.cli.packs import list_packs
+
+        list_packs(json=json)
+
+
+@packs_app.command(name="show")
+def packs_show(
+    target: Annotated[str, typer.Argument(help="sm_90a or sm_100a.")],
+    level: Annotated[str, typer.Option(help="A level or tag, and patches: NAME[+PATCH...].")] = "patterns",
+    task: Annotated[str | None, typer.Option(help="A problem; its patterns alone are shown.")] = None,
+    json: Json = False,
+) -> None:
+    """Print a knowledge pack as a model gets it."""
+    from ptxbench.cli.packs import show_pack
+
+    show_pack(target, level, task, json=json)
 
 
 @make_app.command(name="gemm")

@@ -87,7 +87,7 @@ def load_pack(target: Target, name: str = DEFAULT, problem: Problem | None = Non
         language="triton" if shelf is hub.triton[target] else "cuda",
         parts=parts,
         text=text,
-        tokens=count_tokens(text),
+        tokens=sum(part.tokens for part in parts),  # the empty lines between them join the ends of lines
         hash=content_hash(["ptxbench.pack.v1", text]),
     )
 
@@ -118,7 +118,8 @@ def _tag(name: str, shelf: Shelf, op: Op | None) -> tuple[str, ...]:
 def _known(name: str, there: tuple[str, ...], what: str) -> None:
     if name in there:
         return
-    close = difflib.get_close_matches(name, there, n=3, cutoff=0.5)
+    begun = [each for each in there if name and each.startswith(name)]
+    close = begun or difflib.get_close_matches(name, there, n=3, cutoff=0.5)
     remedy = f"Did you mean {' or '.join(close)}?" if close else f"There are: {', '.join(there)}."
     raise PackError(f"There is no {what} {name!r}.", remedy)
 

@@ -25,8 +25,8 @@ MARKS = 2
 def count_tokens(text: str) -> int:
     """Tokens of a text by the rule `ptxbench-pieces-1`.
 
-    A word costs one token per started seven letters, a digit one, a run of punctuation one per started two characters,
-    a run of white space that holds a line end or more than one space one; the space before a word or mark is free.
+    A word costs one token per started seven letters, a digit one, a run of punctuation one per started two characters.
+    The space before a word or a mark is free, any other run of white space costs one.
     """
     return sum(_cost(match) for match in _PIECE.finditer(text))
 
