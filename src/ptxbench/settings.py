@@ -16,6 +16,10 @@ from ptxbench.errors import SettingsError
 TOOLKITS = ("wheels", "system")
 """`wheels`: the CUDA compiler from the Python environment. `system`: the toolkit that CUDA_HOME names."""
 
+_SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
+_SECRET_LENGTH = 6
+"""Shorter values are no secrets, and may stand anywhere in a text by chance."""
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -68,6 +72,15 @@ class Settings:
             python=Path(sys.executable),
             debug=env.get("PTXBENCH_DEBUG", "0") not in ("", "0"),
         )
+
+
+def redacted(text: str, environ: Mapping[str, str] | None = None) -> str:
+    """A text that others may read: without the values of variables that are named like a key, token or secret."""
+    env = os.environ if environ is None else environ
+    secrets = (value for name, value in env.items() if name.upper().endswith(_SECRET) and len(value) >= _SECRET_LENGTH)
+    for value in sorted(secrets, key=len, reverse=True):
+        text = text.replace(value, "[redacted]")
+    return text
 
 
 def _seconds(env: Mapping[str, str], name: str, default: float) -> float:

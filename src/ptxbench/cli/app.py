@@ -105,6 +105,58 @@ def demo() -> None:
 
 
 @app.command()
+def run(
+    model: Annotated[str, typer.Option(help="PROVIDER/MODEL as Inspect AI names it, replay/FILE, smollm2/local.")] = "",
+    tasks: Annotated[str | None, typer.Option(help="Problems by name or folder, with commas; by default all.")] = None,
+    target: Annotated[str, typer.Option(help="sm_90a or sm_100a.")] = "sm_90a",
+    pack: Annotated[
+        str | None, typer.Option(help="Packs, with commas: levels, tags, none, all; see `ptxbench packs`.")
+    ] = None,
+    trajectories: Annotated[int | None, typer.Option(help="Of each problem and pack.")] = None,
+    turns: Annotated[int | None, typer.Option(help="Of each trajectory, at most.")] = None,
+    target_speedup: Annotated[float | None, typer.Option(help="Ends a trajectory; 0: nothing does.")] = None,
+    preset: Annotated[str, typer.Option(help="paper, smoke or ablation-context; options go before it.")] = "",
+    device: Annotated[str, typer.Option(help="auto, cuda:N or emulator.")] = "auto",
+    workload: Annotated[str | None, typer.Option(help="A uuid, or paper, neighbour, small.")] = None,
+    context: Annotated[
+        str | None, typer.Option(help="full, latest_pair or single: what a model is sent again.")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Of one request's answer.")] = None,
+    temperature: Annotated[float | None, typer.Option()] = None,
+    reasoning_effort: Annotated[str | None, typer.Option(help="As the provider names it.")] = None,
+    token_limit: Annotated[int | None, typer.Option(help="Tokens of one trajectory, in and out.")] = None,
+    context_limit: Annotated[int | None, typer.Option(help="Tokens of one prompt, estimated.")] = None,
+    cost_limit: Annotated[float | None, typer.Option(help="US$ of the whole run; needs --price.")] = None,
+    time_limit: Annotated[float | None, typer.Option(help="Seconds of one trajectory.")] = None,
+    price: Annotated[str | None, typer.Option(metavar="IN/OUT", help="US$ for a million tokens.")] = None,
+    baseline_ms: Annotated[
+        list[str] | None, typer.Option(metavar="TASK=MS", help="The library's time, for the prompt.")
+    ] = None,
+    parallel: Annotated[int, typer.Option(help="Trajectories at once.")] = 4,
+    retries: Annotated[int, typer.Option(help="Of a request that fails for a passing reason.")] = 8,
+    base_url: Annotated[str | None, typer.Option(help="Of the provider, where it is not the usual one.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="RUN", help="The run's folder.")] = None,
+    resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on with a run by its own plan.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the plan, its tokens and cost; ask nobody.")
+    ] = False,
+) -> None:
+    """Let a model write kernels, turn by turn, with a verdict after each answer."""
+    from ptxbench.cli.running import RunOrder, run_benchmark, wish_of
+
+    wish = wish_of(dict(locals()))
+    raise typer.Exit(run_benchmark(RunOrder(wish, device, output, resume, dry_run, parallel, retries, base_url)))
+
+
+@app.command()
+def show(run: Annotated[Path, typer.Argument(help="A run's folder, or an .eval log of Inspect AI.")]) -> None:
+    """Print a run's rates by turn, its failures and its cost."""
+    from ptxbench.cli.showing import show_run
+
+    show_run(run)
+
+
+@app.command()
 def doctor(json: Json = False) -> None:
     """Check every tool, right, library, GPU and protection; name the remedy of what is missing."""
     from ptxbench.cli.health import report_health

@@ -105,9 +105,14 @@ def _row(run: Run, trajectory: Trajectory, turn: Turn) -> TurnRow:
 
 
 def _device(trajectory: Trajectory, verdict: Verdict | None) -> str:
-    """The GPU's name where there was one: figures of two GPUs are not comparable."""
-    if verdict is not None:
-        return verdict.environment.device_name or verdict.environment.device
+    """`emulator`, else the GPU's name where there was one: figures of two GPUs are not comparable.
+
+    A turn that was over before a device was asked has the device of its trajectory's other turns.
+    """
+    if trajectory.device == "emulator":
+        return trajectory.device
+    if verdict is not None and verdict.environment.device_name:
+        return verdict.environment.device_name
     names = {turn.verdict.environment.device_name for turn in trajectory.turns if turn.verdict}
     return max(names, default="") or trajectory.device
 

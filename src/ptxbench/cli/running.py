@@ -1,0 +1,223 @@
+"""`ptxbench run`: opens the run, its model and its evaluator, has it carried on, says what came out."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, get_args
+
+from rich.console import Console
+from rich.table import Table
+
+from ptxbench.agent.context import Policy
+from ptxbench.agent.estimate import ASSUMPTIONS, Estimate, estimate, packs_by_task
+from ptxbench.agent.own_models import is_own, open_own_model
+from ptxbench.agent.plans import Wish, make_plan, problems_of
+from ptxbench.agent.session import Session, Watch, carry_all_on
+from ptxbench.cli.run_progress import RunProgress
+from ptxbench.cli.showing import show_run
+from ptxbench.errors import CommandError, ProviderError, PtxbenchError
+from ptxbench.evaluate.local import LocalEvaluator
+from ptxbench.evaluate.pipeline import EvaluationRequest, choose
+from ptxbench.records.read import read_run
+from ptxbench.schema.evaluator import Evaluator
+from ptxbench.schema.turn import UNFINISHED, Price, RunPlan
+from ptxbench.schema.values import Target, ToolVersion
+
+
+@dataclass(frozen=True)
+class RunOrder:
+    """What the user asked for, as typed.
+
+    Attributes:
+        wish: What decides the plan.
+        device: `auto`, `cuda:N` or `emulator`.
+        output: The run's folder; None: named by the time.
+        resume: A run to go on with, by its own plan.
+        dry_run: Print the plan and its estimate, and end.
+        parallel: Trajectories at once.
+        retries: Of a request that failed for a passing reason.
+        base_url: Of the provider, where it is another than usual.
+    """
+
+    wish: Wish
+    device: str = "auto"
+    output: Path | None = None
+    resume: Path | None = None
+    dry_run: bool = False
+    parallel: int = 4
+    retries: int = 8
+    base_url: str | None = None
+
+
+def run_benchmark(order: RunOrder) -> int:
+    """Carry a run on to its end, and print what it gave.
+
+    Raises:
+        PtxbenchError: The order cannot be carried out, or something has to be resumed.
+    """
+    if order.parallel < 1:
+        raise CommandError(f"--parallel is {order.parallel}.", "Give at least 1.")
+    if order.dry_run:
+        return _print_plan(order)
+    with _session(order) as session:
+        assert session.store is not None
+        folder = session.store.folder
+        if session.open_keys():
+            _carry_on(session, order)
+    return _report(folder.root)
+
+
+@contextmanager
+def _session(order: RunOrder) -> Iterator[Session]:
+    if order.resume is not None:
+        if order.output is not None:
+            raise CommandError("--resume and -o name a run each.", "Give one of them.")
+        plan = read_run(order.resume).run.plan
+        session = Session.open(plan, problems_of(plan), order.resume)
+    else:
+        if not order.wish.model:
+            raise CommandError("No model was named.", "Give --model PROVIDER/MODEL, replay/FILE or smollm2/local.")
+        plan, problems = make_plan(order.wish, _device(order))
+        folder = order.output or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
+        session = Session.open(plan, problems, folder, (ToolVersion(name="ptxbench", version=version("ptxbench")),))
+    with closing(session):
+        yield session
+
+
+def _device(order: RunOrder) -> str:
+    if order.device == "none":
+        raise CommandError("A run needs a device.", "Give --device auto, cuda:N or emulator.")
+    if order.dry_run and order.device.startswith("cuda:"):
+        return order.device  # of the machine that the run is planned for
+    return choose(EvaluationRequest(target=order.wish.target, device=order.device)).name
+
+
+def _carry_on(session: Session, order: RunOrder) -> None:
+    """Open the model first: a wrong name or a missing key is found before the device is touched."""
+    plan = session.run.plan
+    carry_on = _carrier(session, order)
+    targets = {key.target for key in plan.keys}
+    evaluator = LocalEvaluator.open(EvaluationRequest(target=targets.pop(), device=plan.device))
+    with closing(evaluator), RunProgress(session, order.parallel) as progress:
+        carry_on(evaluator, progress.show)
+
+
+def _carrier(session: Session, order: RunOrder) -> Callable[[Evaluator, Watch], None]:
+    """What carries the run on with an evaluator; our own models need no Inspect AI."""
+    plan = session.run.plan
+    if is_own(plan.model):
+        model = open_own_model(plan.model, plan.max_output_tokens, plan.temperature)
+        return lambda evaluator, watch: asyncio.run(carry_all_on(session, model, evaluator, order.parallel, watch))
+    try:
+        from ptxbench.agent import inspect_model, inspect_task  # noqa: PLC0415  (an extra)
+    except ImportError:
+        what = f"The model {plan.model!r} needs Inspect AI, which is not installed."
+        raise ProviderError(what, "Install it with `pip install 'ptxbench[agent]'`.") from None
+    opened = inspect_model.open_model(plan.model, plan, order.base_url, order.retries)
+
+    def carry_on(evaluator: Evaluator, watch: Watch) -> None:
+        assert session.store is not None
+        faults: list[PtxbenchError] = []
+        made = inspect_task.make_task(session, evaluator, watch, faults.append)
+        inspect_task.run_task(made, opened, session.store.folder.logs, order.parallel)
+        if faults:
+            raise faults[0]
+
+    return carry_on
+
+
+def _report(folder: Path) -> int:
+    """Print the rates; a fault that stopped trajectories is named, and makes the exit code."""
+    show_run(folder)
+    stopped = [each for each in read_run(folder).trajectories() if each.stop in UNFINISHED]
+    if not stopped:
+        return 0
+    first = stopped[0]
+    what = f"{len(stopped)} trajectories stopped before their end; the first, {first.key.name}: {first.stop_note}"
+    raise ProviderError(what, f"Remove the cause, then `ptxbench run --resume {folder}`: nothing is paid twice.")
+
+
+def _print_plan(order: RunOrder) -> int:
+    plan, problems = make_plan(order.wish, _device(order))
+    forecast = estimate(Session.open(plan, problems, None), plan.keys, order.parallel)
+    console = Console(highlight=False, soft_wrap=True)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("problem", "sizes", "packs"):
+        table.add_column(heading, header_style="dim", overflow="fold")
+    for name, packs in packs_by_task(plan, problems).items():
+        workload = problems[name].workload(next(key.workload for key in plan.keys if key.problem == name))
+        assert workload is not None
+        sizes = " ".join(f"{axis}={value}" for axis, value in problems[name].axis_values(workload).items())
+        table.add_row(name, sizes, ", ".join(packs))
+    console.print(table)
+    for line in _plan_lines(plan, forecast):
+        console.print(line)
+    return 0
+
+
+def _plan_lines(plan: RunPlan, forecast: Estimate) -> Iterator[str]:
+    goal = f"until a speedup of {plan.target_speedup:g}" if plan.target_speedup else "to the last turn"
+    if plan.target_speedup and plan.device == "emulator":
+        goal = "until correct by the target's own instructions"
+    of = f"{forecast.trajectories} trajectories x {plan.turns} turns, {goal}"
+    yield f"\n{of}, with {plan.model or 'no model yet'} on {plan.device}, context {plan.context}"
+    usage = forecast.usage
+    yield f"at most about {usage.input_tokens / 1e6:,.1f}M tokens in, {usage.output_tokens / 1e6:,.1f}M tokens out"
+    cost = "unknown without --price IN/OUT" if forecast.cost is None else f"about US$ {forecast.cost:,.0f}"
+    yield f"cost: {cost}; time: about {forecast.seconds / 3600:,.1f} h"
+    yield f"assumed: {ASSUMPTIONS}"
+
+
+def wish_of(options: Mapping[str, Any]) -> Wish:
+    """What is asked for, from the command's options as typed.
+
+    Raises:
+        CommandError: An option has a value that means nothing.
+    """
+    target, context = options["target"], options["context"]
+    if target not in set(Target):
+        raise CommandError(f"{target!r} is no target.", f"Use {' or '.join(Target)}.")
+    if context not in (None, *get_args(Policy)):
+        raise CommandError(f"{context!r} is no context policy.", f"Use {', '.join(get_args(Policy))}.")
+    same = ("model", "trajectories", "turns", "target_speedup", "workload", "context", "temperature", "preset")
+    limits = ("reasoning_effort", "token_limit", "context_limit", "cost_limit", "time_limit")
+    return Wish(
+        tasks=_listed(options["tasks"]),
+        target=Target(target),
+        packs=_listed(options["pack"]),
+        max_output_tokens=options["max_tokens"],
+        price=read_price(options["price"]) if options["price"] else None,
+        baseline_ms=dict(map(_baseline, options["baseline_ms"])) if options["baseline_ms"] else None,
+        **{name: options[name] for name in (*same, *limits)},
+    )
+
+
+def _listed(text: str | None) -> tuple[str, ...] | None:
+    return tuple(part.strip() for part in text.split(",") if part.strip()) if text else None
+
+
+def _baseline(text: str) -> tuple[str, float]:
+    name, _, number = text.rpartition("=")
+    try:
+        return name, float(number)
+    except ValueError:
+        raise CommandError(f"--baseline-ms is {text!r}.", "Give TASK=MILLISECONDS.") from None
+
+
+def read_price(text: str) -> Price:
+    """A price as typed: `IN/OUT`, US dollars for a million tokens.
+
+    Raises:
+        CommandError: It is not two numbers.
+    """
+    try:
+        paid, got = (float(part) for part in text.split("/"))
+    except ValueError:
+        raise CommandError(f"--price is {text!r}.", "Give IN/OUT in US$ for a million tokens, as in 3/15.") from None
+    return Price(input=paid, output=got)
