@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.emulator.core.small import Ran, run
-from tests.emulator.races.programs import GLOBAL, PROGRAMS, WORDS, Program
+from tests.emulator.races.programs import GLOBAL, HEAD, PROGRAMS, WORDS, Program
 
 
 def ran(program: Program, *, fixed: bool) -> Ran:
@@ -80,3 +80,20 @@ def test_lanes_of_one_store_with_different_values_in_one_place_are_a_warning() -
 def test_without_the_policy_nothing_is_looked_for() -> None:
     program = PROGRAMS["no syncwarp between lanes"]
     assert not run(program.text(fixed=False), before=WORDS + GLOBAL).result.findings
+
+
+LEAVING = """
+st.shared.u32 [%r42], %r50; bar.sync 0; setp.gt.u32 %p1, %r50, 31; @!%p1 bra stay;
+ld.shared.u32 %r1, [%r42]; st.global.u32 [%d51], %r1; exit;
+stay: {barrier} st.shared.u32 [%r42+128], 7; st.global.u32 [%d51], %r50;
+"""
+
+
+@pytest.mark.parametrize("barrier", ["bar.sync 0;", "barrier.cluster.arrive; barrier.cluster.wait;"])
+def test_what_exited_threads_read_is_over_behind_a_barrier_of_all_threads(barrier: str) -> None:
+    assert run(HEAD + LEAVING.format(barrier=barrier), threads=64, before=WORDS + GLOBAL, races=True).result.ok
+
+
+def test_a_barrier_with_a_count_does_not_wait_for_exits() -> None:
+    body = HEAD + LEAVING.format(barrier="bar.sync 1, 32;")
+    assert run(body, threads=64, before=WORDS + GLOBAL, races=True).rules == {"race"}

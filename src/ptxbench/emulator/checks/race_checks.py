@@ -209,7 +209,16 @@ class RaceChecks:
     def barrier_passed(self, barrier: NamedBarrier, waiting: Sequence[Waiting]) -> None:
         """A CTA barrier lets these lanes go on."""
         parts = [self.threads(each.unit, each.mask) for each in waiting]
-        self.order.leave(id(barrier), np.concatenate(parts) if parts else np.zeros(0, np.intp))
+        threads = np.concatenate(parts) if parts else np.zeros(0, np.intp)
+        self.order.leave(id(barrier), threads)
+        if barrier.expected is None:
+            self.order.leave_behind_exits(threads)
+
+    def exited(self, unit: Unit, mask: Mask) -> None:
+        """Lanes exit: barriers of all threads miss them no more."""
+        threads = self.threads(unit, mask)
+        if threads.size:
+            self.order.exit(threads)
 
     def cluster_arrived(self, unit: Unit, mask: Mask) -> None:
         """Lanes arrive at the cluster's barrier."""

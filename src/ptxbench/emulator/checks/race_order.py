@@ -84,6 +84,7 @@ class Order:
         self.shown = clocks.column(clocks.threads) if fences else -1
         self.phases: dict[Phases, PhaseClock] = {}
         self.named: dict[int, Message] = {}
+        self.gone: dict[int, Message] = {}
         self.round: tuple[Message | None, Message | None] = (None, None)
         self._fences: dict[int, _Fence] = {}
         self._seen: dict[int, Message] = {}
@@ -98,6 +99,20 @@ class Order:
         """The barrier lets these threads go on; its round is over."""
         message = self.named.pop(name, None)
         if message is not None and threads.size:
+            self.clocks.acquire(threads, message)
+
+    def exit(self, threads: Ints) -> None:
+        """Threads of one CTA exit: who passes a barrier of all threads later comes behind them, and sees nothing."""
+        made = self.clocks.release(threads).ordering()
+        cta = int(threads[0]) // self.per_cta
+        self.gone[cta] = made.joined(self.gone.get(cta))
+        done, pending = self.round
+        self.round = (done, made.joined(pending))
+
+    def leave_behind_exits(self, threads: Ints) -> None:
+        """Threads of one CTA pass a barrier of all its threads."""
+        message = self.gone.get(int(threads[0]) // self.per_cta) if threads.size else None
+        if message is not None:
             self.clocks.acquire(threads, message)
 
     def arrive_cluster(self, threads: Ints, *, releases: bool) -> None:

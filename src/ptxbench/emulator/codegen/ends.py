@@ -61,6 +61,8 @@ def leave(unit: Unit, mask: Mask | None) -> None:
     cluster.changed += 1
     for observer in cluster.observers:
         observer.exited(unit)
+    if cluster.races is not None:
+        cluster.races.exited(unit, gone)
     if unit.cta.tensor is not None and unit.cta.done:
         unit.cta.tensor.left_behind(unit)
     cluster.barrier.exited(unit, gone)
