@@ -138,13 +138,15 @@ def test_a_made_problem_can_be_evaluated(ptxbench: Run, kernel: Path, tmp_path: 
 def test_the_demo_says_what_is_computed_and_finds_each_mistake_with_its_line(ptxbench: Run) -> None:
     ended = ptxbench("demo")
     assert ended.code == 0
-    assert ended.out.startswith("Judging five Hopper kernels and one for Blackwell here and now")
+    assert ended.out.startswith("Judging six Hopper kernels and one for Blackwell here and now")
     for text in (
-        "128 tx-bytes outstanding",
-        "overwrite-before-release",
-        "layout-mismatch",
         "done by tcgen05",
-        "6 of 6 verdicts",
+        "overwrite-before-release",
+        "The three answers are recorded",
+        "the kernel failed at check (hang, deadlock)",
+        "layout-mismatch",
+        "Turn 3 of 3: the kernel is correct on the emulator",
+        "7 of 7 verdicts",
     ):
         assert text in " ".join(ended.out.split())
 

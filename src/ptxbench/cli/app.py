@@ -98,7 +98,7 @@ def emulate(
 
 @app.command()
 def demo() -> None:
-    """Judge three right kernels and three broken ones on the emulator; no GPU is needed."""
+    """Judge kernels, right and broken, and a recorded conversation on the emulator; no GPU is needed."""
     from ptxbench.cli.demo import run_demo
 
     raise typer.Exit(run_demo())

@@ -1,4 +1,4 @@
-"""`ptxbench demo`: three right kernels and three broken ones, judged on the emulator; it holds no kernel itself."""
+"""`ptxbench demo`: kernels, right and broken, and a recorded conversation, judged on the emulator; holds no kernel."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import multiprocessing
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,21 +15,27 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ptxbench.cli.conversation import kernel_of, paragraph, recorded_answers, told
 from ptxbench.cli.reference import reference_file
 from ptxbench.evaluate.pipeline import EvaluationRequest, evaluate
 from ptxbench.evaluate.render import STATE_STYLES, status_sentence
 from ptxbench.schema.candidate import Candidate
 from ptxbench.schema.stages import SanitizerFinding
+from ptxbench.schema.turn import Answer
 from ptxbench.schema.values import Target
 from ptxbench.schema.verdict import StageName, State, Verdict
 from ptxbench.suite import load_problem, make_gemm, pick_workload, write_problem
 
 SMALL_GEMM = (256, 512)
-"""N and K of the problem on which the Blackwell kernel and the broken variants are judged."""
+"""N and K of the problem on which the Blackwell kernel, the broken variant and the conversation are judged."""
 
 FIRST_LINE = (
-    "Judging five Hopper kernels and one for Blackwell here and now, with no GPU: each is compiled, its host code is "
+    "Judging six Hopper kernels and one for Blackwell here and now, with no GPU: each is compiled, its host code is "
     "called, and every PTX instruction of its kernels is carried out on this machine's processor."
+)
+CONVERSATION = (
+    "[bold]A conversation[/], as a model has it: write C[M,256] = A[M,512] B[256,512]^T in bf16 for sm_90a. The three "
+    "answers are recorded, and were written for this demo; their verdicts, and what is told of them, are computed now."
 )
 
 
@@ -82,19 +88,9 @@ CASES = (
         expected=State.PASSED,
     ),
     Case(
-        "a GEMM that expects 128 bytes too many",
-        change=("expected = 2 * kBytes;", "expected = 2 * kBytes + 128;"),
-        kind="deadlock",
-    ),
-    Case(
         "a GEMM that frees a buffer too early",
         change=(_WAIT + _RELEASE, _RELEASE + _WAIT),
         kind="overwrite-before-release",
-    ),
-    Case(
-        "a GEMM with the wrong swizzle",
-        change=("(uint64_t)1 << 62", "(uint64_t)2 << 62"),
-        kind="wrong_numbers",
     ),
 )
 
@@ -117,43 +113,68 @@ class Judged:
 
 
 def run_demo() -> int:
-    """Judge all cases and print one paragraph each; 0 when every verdict is what it should be.
+    """Judge all cases and the conversation, print a paragraph each; 0 when every verdict is what it should be.
 
     Raises:
         PtxbenchError: A tool or a kernel file is missing.
     """
     console = Console(highlight=False)
     console.print(FIRST_LINE + "\n")
-    right = 0
-    for number, judged in enumerate(_judge_all(), 1):
-        right += judged.as_expected
-        for part in _paragraph(number, judged):
-            console.print(part)
-    verdicts = f"{right} of {len(CASES)} verdicts are as they should be"
+    answers = recorded_answers()
+    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
+        cases = [pool.submit(judge, case) for case in CASES]
+        turns = [pool.submit(judge_answer, answer) for answer in answers]
+        right = sum(_show_case(console, number, made.result()) for number, made in enumerate(cases, 1))
+        right += _show_conversation(console, answers, turns)
+    verdicts = f"{right} of {len(CASES) + len(answers)} verdicts are as they should be"
     console.print(f"[bold]{verdicts}[/]: right kernels pass, and each mistake is found with its line.")
     console.print(
         "\n[bold]next:[/] ptxbench eval KERNEL.cu --task gemm_n7168_k5120   (docs/emulator.md explains findings)"
     )
-    return 0 if right == len(CASES) else 1
-
-
-def _judge_all() -> Iterator[Judged]:
-    """All cases in order, two at a time."""
-    with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        yield from pool.map(judge, CASES)
+    return 0 if right == len(CASES) + len(answers) else 1
 
 
 def judge(case: Case) -> Judged:
     """Judge one case on the emulator."""
+    source = _changed(reference_file(case.kernel).read_text(), case.change)
+    until = StageName.PROFILE if case.expected is State.PASSED else StageName.SANITIZE
+    request = EvaluationRequest(target=case.target, device="emulator", until=until)
+    verdict, seconds = _judge(Candidate.from_source(source, name=case.title), case.problem, request)
+    return Judged(case, verdict, seconds)
+
+
+def judge_answer(answer: Answer) -> tuple[Verdict, float]:
+    """Judge the kernel of a recorded answer on the small product; the verdict, and the seconds that it took."""
+    request = EvaluationRequest(target=Target.SM_90A, device="emulator", until=StageName.PROFILE)
+    return _judge(kernel_of(answer), "", request)
+
+
+def _judge(candidate: Candidate, problem_name: str, request: EvaluationRequest) -> tuple[Verdict, float]:
+    """The verdict on a problem of the suite, or on the small product, and the seconds that it took."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ptxbench-demo-") as folder:
-        problem = load_problem(case.problem or write_problem(make_gemm(*SMALL_GEMM), Path(folder)))
-        source = _changed(reference_file(case.kernel).read_text(), case.change)
-        candidate = Candidate.from_source(source, name=case.title)
-        until = StageName.PROFILE if case.expected is State.PASSED else StageName.SANITIZE
-        request = EvaluationRequest(target=case.target, device="emulator", until=until)
+        problem = load_problem(problem_name or write_problem(make_gemm(*SMALL_GEMM), Path(folder)))
         verdict = evaluate(candidate, problem, pick_workload(problem, "small"), request)
-    return Judged(case, verdict, time.monotonic() - started)
+    return verdict, time.monotonic() - started
+
+
+def _show_case(console: Console, number: int, judged: Judged) -> bool:
+    for part in _paragraph(number, judged):
+        console.print(part)
+    return judged.as_expected
+
+
+def _show_conversation(
+    console: Console, answers: tuple[Answer, ...], judged: list[Future[tuple[Verdict, float]]]
+) -> int:
+    """Print the turns as they are judged; how many verdicts are as they should be."""
+    console.print(CONVERSATION + "\n")
+    right = 0
+    for turn in told(answers, (made.result() for made in judged)):
+        for part in paragraph(turn):
+            console.print(part)
+        right += turn.as_expected
+    return right
 
 
 def _changed(source: str, change: tuple[str, str]) -> str:

@@ -100,12 +100,12 @@ def _sourced(text: str, named: Iterable[SourceLine]) -> str:
 def _waits(finding: SanitizerFinding) -> Iterator[str]:
     """Each state once; groups of warps that wait alike are counted."""
     alike: dict[str, list[str]] = {}
-    for text in finding.state:
+    for text in (_sourced(each, finding.named) for each in finding.state):
         alike.setdefault(_WHERE.sub("", text), []).append(text)
     for texts in alike.values():
         others = len(texts) - 1
         more = f" (and {others} more {'group' if others == 1 else 'groups'} of warps alike)" if others else ""
-        yield _sourced(texts[0], finding.named) + more
+        yield texts[0] + more
 
 
 def _meaning(finding: SanitizerFinding) -> str:
