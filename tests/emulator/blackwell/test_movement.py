@@ -150,8 +150,20 @@ def _refused(body: str, threads: int = 128) -> Ran:
 
 
 def test_a_lane_of_another_quarter_is_refused_by_name() -> None:
-    ran = _refused(LOAD.format(shape="32x32b", n=1, pack="", regs="{%r1}", address="%r300", half=""), 64)
+    body = "add.u32 %r2, %r300, 0x400000;\n"
+    ran = _refused(body + LOAD.format(shape="32x32b", n=1, pack="", regs="{%r1}", address="%r2", half=""), 64)
     assert "warp 1 reaches lanes 32 to 63 (its number modulo 4), so the lane must be 32" in ran.messages
+
+
+def test_a_lane_without_a_quarter_is_in_the_warps_own_and_a_warning() -> None:
+    """Kernels that run on such GPUs give all warps of a warpgroup one address."""
+    form = {"shape": "32x32b", "n": 1, "pack": "", "half": "", "regs": "{%r1}", "address": "%r300"}
+    body = numbered(1, 1) + STORE.format(**form) + WAITS["st"] + "mov.u32 %r1, 0;\n" + LOAD.format(**form) + WAITS["ld"]
+    ran = run(allocated(body + "st.global.u32 [%d51], %r1;\n"))
+    assert not ran.error
+    assert ran.rules == {"tensor-lane-quarter"}
+    assert "names lane 0, taken as" in ran.messages
+    assert (ran.words == np.arange(128) * 1000).all()
 
 
 def test_sixteen_lanes_begin_at_lane_0_or_16_of_the_quarter() -> None:

@@ -123,17 +123,31 @@ def _placed(unit: Unit, mask: Mask | None, warp: int, what: tuple[TensorMove, st
     if address >> 16 > 127:
         message = f"tcgen05.{name} at {address:#x} names lane {address >> 16}, taken modulo 128"
         rule(unit, ("tensor-lane-wrap", "warning"), message, unit.line)
-    number = unit.first // WARP + warp
-    first = number % 4 * QUARTER
-    if lane - first not in form.address_lanes():
-        allowed = " or ".join(str(first + each) for each in form.address_lanes())
-        raise Fault(
-            ILLEGAL,
-            f"tcgen05.{name}.{form.shape} at {address:#x} names lane {lane}; warp {number} reaches lanes {first} to "
-            f"{first + QUARTER - 1} (its number modulo 4), so the lane must be {allowed}",
-        )
+    lane = _own_quarter(unit, warp, (form, f"tcgen05.{name}.{form.shape} at {address:#x}"), lane)
     groups = slice(lane // 16, lane // 16 + form.lanes // 16)
     return lane * COLUMNS + column, Region(unit.cta, groups, slice(column, column + form.columns))
+
+
+def _own_quarter(unit: Unit, warp: int, what: tuple[TensorMove, str], lane: int) -> int:
+    """The lane at which a warp's access begins; without a quarter in the address it is in the warp's own.
+
+    Kernels of libraries leave the quarter out (DeepGEMM does), against PTX ISA 9.0, 9.7.16.2.
+
+    Raises:
+        Fault: The address names the quarter of another warp.
+    """
+    form, name = what
+    number = unit.first // WARP + warp
+    first = number % 4 * QUARTER
+    if lane - first in form.address_lanes():
+        return lane
+    reach = f"warp {number} reaches lanes {first} to {first + QUARTER - 1} (its number modulo 4)"
+    if lane not in form.address_lanes():
+        allowed = " or ".join(str(first + each) for each in form.address_lanes())
+        raise Fault(ILLEGAL, f"{name} names lane {lane}; {reach}, so the lane must be {allowed}")
+    message = f"{name} names lane {lane}, taken as {first + lane}: {reach}"
+    rule(unit, ("tensor-lane-quarter", "warning"), message, unit.line)
+    return first + lane
 
 
 def _load(unit: Unit, lanes: slice, what: tuple[TensorMove, tuple[int, ...]], place: int) -> WarpMove:

@@ -156,6 +156,7 @@ _HINTS = {
     "tensor-memory-leak": "tcgen05.dealloc of every allocation before the CTA ends; the next CTA waits for it",
     "tensor-allocation-order": "allocate the largest part first",
     "tensor-lane-wrap": "take the lane from the allocated address plus 32 times the warp's number modulo 4",
+    "tensor-lane-quarter": "add 32 times the warp's number modulo 4 to the lane, in bits 16 to 31 of the address",
     "tensor-many-issuers": "elect one thread: every thread that executes it issues one of its own",
     "operand-overlap": "check the stride byte offset: 8 rows of a swizzled tile take 8 times the pattern's bytes",
     "tensor-shape": "keep to what all sources agree on",
