@@ -23,6 +23,7 @@ OTHERS = frozenset(
     re.split(
         r"\s+",
         "cta_group try_wait test_wait expect_tx mma_async commit_group wait_group dlopen exit abort run int64_t "
+        "uint32_t static_cast volatile cudaDeviceGetAttribute "
         "make_tensor_descriptor num_stages num_warps sm_90a sm_100a dq_taken "
         "cudaFuncSetAttribute cudaGetDriverEntryPointByVersion max fmaxf",
     )

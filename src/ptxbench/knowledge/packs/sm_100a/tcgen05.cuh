@@ -9,23 +9,15 @@
 // first goes to shared memory at `slot`. It waits until they are free. The same warp frees them at the end.
 template <int kCtas>
 __device__ __forceinline__ void tmem_alloc(uint32_t slot, uint32_t columns) {
-  if constexpr (kCtas == 1) {
-    asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(slot), "r"(columns)
-                 : "memory");
-    asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;" ::: "memory");
-  } else {
-    asm volatile("tcgen05.alloc.cta_group::2.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(slot), "r"(columns)
-                 : "memory");
-    asm volatile("tcgen05.relinquish_alloc_permit.cta_group::2.sync.aligned;" ::: "memory");
-  }
+  asm volatile("tcgen05.alloc.cta_group::%2.sync.aligned.shared::cta.b32 [%0], %1;" ::"r"(slot), "r"(columns),
+               "n"(kCtas)
+               : "memory");
+  asm volatile("tcgen05.relinquish_alloc_permit.cta_group::%0.sync.aligned;" ::"n"(kCtas) : "memory");
 }
 template <int kCtas>
 __device__ __forceinline__ void tmem_free(uint32_t address, uint32_t columns) {
-  if constexpr (kCtas == 1) {
-    asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(address), "r"(columns) : "memory");
-  } else {
-    asm volatile("tcgen05.dealloc.cta_group::2.sync.aligned.b32 %0, %1;" ::"r"(address), "r"(columns) : "memory");
-  }
+  asm volatile("tcgen05.dealloc.cta_group::%2.sync.aligned.b32 %0, %1;" ::"r"(address), "r"(columns), "n"(kCtas)
+               : "memory");
 }
 // What tmem_alloc left; after a barrier between.
 __device__ __forceinline__ uint32_t tmem_address(uint32_t slot) {
@@ -65,36 +57,20 @@ __host__ __device__ constexpr uint32_t instruction(int m, int n, bool across_a =
 // d = a * b^T, plus the old d if `accumulate`; form: of `instruction`. One thread issues it; for a pair, one thread of the even CTA for both.
 template <int kCtas>
 __device__ __forceinline__ void multiply(uint32_t d, uint64_t a, uint64_t b, uint32_t form, bool accumulate) {
-  if constexpr (kCtas == 1) {
-    asm volatile(
-        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %4, 0;\n\t"
-        "tcgen05.mma.cta_group::1.kind::f16 [%0], %1, %2, %3, p;\n\t}" ::"r"(d),
-        "l"(a), "l"(b), "r"(form), "r"((uint32_t)accumulate)
-        : "memory");
-  } else {
-    asm volatile(
-        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %4, 0;\n\t"
-        "tcgen05.mma.cta_group::2.kind::f16 [%0], %1, %2, %3, p;\n\t}" ::"r"(d),
-        "l"(a), "l"(b), "r"(form), "r"((uint32_t)accumulate)
-        : "memory");
-  }
+  asm volatile(
+      "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %4, 0;\n\t"
+      "tcgen05.mma.cta_group::%5.kind::f16 [%0], %1, %2, %3, p;\n\t}" ::"r"(d),
+      "l"(a), "l"(b), "r"(form), "r"((uint32_t)accumulate), "n"(kCtas)
+      : "memory");
 }
 // The same with a in tensor memory: row = lane, two bf16 in each column; next 16 of K: + 8 columns.
 template <int kCtas>
 __device__ __forceinline__ void multiply_tmem(uint32_t d, uint32_t a, uint64_t b, uint32_t form, bool accumulate) {
-  if constexpr (kCtas == 1) {
-    asm volatile(
-        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %4, 0;\n\t"
-        "tcgen05.mma.cta_group::1.kind::f16 [%0], [%1], %2, %3, p;\n\t}" ::"r"(d),
-        "r"(a), "l"(b), "r"(form), "r"((uint32_t)accumulate)
-        : "memory");
-  } else {
-    asm volatile(
-        "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %4, 0;\n\t"
-        "tcgen05.mma.cta_group::2.kind::f16 [%0], [%1], %2, %3, p;\n\t}" ::"r"(d),
-        "r"(a), "l"(b), "r"(form), "r"((uint32_t)accumulate)
-        : "memory");
-  }
+  asm volatile(
+      "{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %4, 0;\n\t"
+      "tcgen05.mma.cta_group::%5.kind::f16 [%0], [%1], %2, %3, p;\n\t}" ::"r"(d),
+      "r"(a), "l"(b), "r"(form), "r"((uint32_t)accumulate), "n"(kCtas)
+      : "memory");
 }
 
 // One arrival at the barrier when all products that this thread issued before are done: the operands may be overwritten
@@ -140,8 +116,10 @@ __device__ __forceinline__ void load_row(uint32_t (&v)[32], uint32_t address) {
 }
 __device__ __forceinline__ void load_row(uint32_t (&v)[64], uint32_t address) {
   asm volatile(
-      "tcgen05.ld.sync.aligned.32x32b.x64.b32 {" REGS32
-      ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+      "tcgen05.ld.sync.aligned.32x32b.x64.b32 {"
+      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+      "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, [%64];\n\t"
       "tcgen05.wait::ld.sync.aligned;"
       : OUT8(0), OUT8(8), OUT8(16), OUT8(24), OUT8(32), OUT8(40), OUT8(48), OUT8(56)
