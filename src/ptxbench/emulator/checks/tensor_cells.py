@@ -113,7 +113,8 @@ class TensorCells(Observer):
     def _read(self, access: Access, entry: Entry) -> None:
         for other in self.shadow(access.region.cta).writers(access.region):
             if other is None:
-                self.report.never_written(access)
+                by_halves = access.kind == "tcgen05.ld" and self.shadow(access.region.cta).half_written(access.region)
+                self.report.never_written(access, by_halves=by_halves)
             else:
                 self._compare(access, entry, other, "reads")
 

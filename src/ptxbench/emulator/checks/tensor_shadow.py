@@ -62,6 +62,11 @@ class TensorShadow:
             self.reads = np.pad(self.reads, ((0, more), (0, 0), (0, 0)))
         self.reads[entry.row, region.groups, region.columns] = self._number(entry)
 
+    def half_written(self, region: Region) -> bool:
+        """Whether some groups of lanes have been written in all of its columns, and the others in none."""
+        written = self.writer[region.groups, region.columns] > 0
+        return bool(written.any() and (written.all(axis=1) | ~written.any(axis=1)).all())
+
     def forget(self, region: Region) -> None:
         """The columns are given back."""
         self.version += 1

@@ -61,11 +61,14 @@ class TensorReporter:
         made = Finding(kind[0], _SEVERITIES[kind[1]], text[0], line, warps=_warps(unit), hint=text[1])
         self.report.add(made)
 
-    def never_written(self, access: Access) -> None:
-        """Cells are read that nobody wrote."""
+    def never_written(self, access: Access, *, by_halves: bool) -> None:
+        """Cells are read that nobody wrote; `by_halves`: whole halves of a warp's lanes, as behind products of 64 rows.
+
+        A load of 32 lanes cannot leave the other half out, so that is a lint: its use would show in the results.
+        """
         message = f"{access.kind} (line {access.line}) reads {access.where()}, of which nothing has written a part"
         hint = "the first product into an accumulator has enable-input-d false; or store, or copy, before"
-        self._add("never-written", "error", message, access, hint)
+        self._add("never-written", "lint" if by_halves else "error", message, access, hint)
 
     def race(self, access: Access, other: Entry, what: tuple[str, str], *, uncommitted: bool) -> None:
         """An access meets another that is not over, not known, or not fenced."""
