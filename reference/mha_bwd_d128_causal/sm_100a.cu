@@ -1,5 +1,5 @@
 // Gradients of O = softmax(Q K^T / sqrt(128)) V, causal attention, for Blackwell (sm_100a). Q, K, V, O and gradients
-// are [B, H, S, 128] bf16, LSE is [B, H, S] fp32 (natural logarithm); any S >= 1. No atomic sums: equal bits every time.
+// are [B, H, S, 128] bf16, LSE is [B, H, S] fp32 (natural logarithm); any S >= 1. No atomic sums: equal bits always.
 //
 // Three kernels. `prepare` puts -LSE log2(e) and -D / sqrt(128) of every row, D = rowsum(dO O), into a workspace. A CTA
 // of `sum_keys` owns 128 keys and walks blocks of 128 queries: with P = exp(Q K^T / sqrt(128) - LSE), dP = dO V^T and

@@ -1,4 +1,4 @@
-// O = softmax(Q K^T / sqrt(128)) V and LSE = ln(sum(exp(Q K^T / sqrt(128)))), full attention, for Blackwell (sm_100a).
+// O = softmax(Q K^T / sqrt(128)) V and LSE = ln(sum(exp(Q K^T / sqrt(128)))), full attention, for Blackwell, sm_100a.
 // Q, K, V, O are [B, H, S, 128] bf16, LSE is [B, H, S] fp32; any S >= 1.
 //
 // Persistent CTAs; an item is two tiles of 128 rows of one head, which share every block of 128 keys. One thread loads

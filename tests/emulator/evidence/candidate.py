@@ -60,20 +60,20 @@ def small_gemm(n: int, k: int) -> Problem:
 
 
 @functools.cache
-def module_of(source: str) -> tuple[Module, Path]:
+def module_of(source: str, target: Target = Target.SM_90A) -> tuple[Module, Path]:
     """The PTX of a candidate, parsed, and its library."""
-    built = build(Candidate.from_source(source), Target.SM_90A, Settings.load())
+    built = build(Candidate.from_source(source), target, Settings.load())
     assert built.library is not None, built.stage.log
     assert built.ptx is not None
     return parse(built.ptx.read_text()), built.library
 
 
-def run_candidate(source: str, problem: Problem, policy: Policy, **axes: int) -> Run:
+def run_candidate(source: str, problem: Problem, policy: Policy, target: Target = Target.SM_90A, **axes: int) -> Run:
     """Call a candidate once on normal inputs."""
     sizes = workload(problem, **axes)
     inputs = draw_inputs(problem, sizes, seed=1)
     wanted = oracle(problem, sizes, inputs)
-    module, library = module_of(source)
+    module, library = module_of(source, target)
     # The host code's own allocations count from BASE on; the arguments lie behind them, so that none is both.
     bench = Bench(policy, memory=DeviceMemory(1 << 30, reserved=1 << 24))
     arrays = {
