@@ -114,7 +114,7 @@ def test_64_rows_lie_in_every_second_group_of_16_lanes(lane: int) -> None:
 
 
 def test_the_lanes_that_64_rows_leave_out_may_be_loaded_with_them() -> None:
-    """`.32x32b` reads all lanes of a warp; that half of them was never written is a lint, a column too many an error."""
+    """`.32x32b` reads all lanes of a warp: half of them never written is a lint, a column too many an error."""
     case, _ = made(BF16, 64, 32, 2, (0, 0))
     assert {(each.rule, each.severity) for each in case.run().result.findings} == {("never-written", "lint")}
     case.columns = 64
