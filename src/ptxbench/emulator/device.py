@@ -1,7 +1,7 @@
 """An emulated device: carries out what host code asked for, in order (memory, copies, fills, launches); judges nothing.
 
 Streams and events need nothing here: the host asks in an order that they allow, and each operation is over before the
-next begins.
+next begins. A launch with programmatic stream serialization is told what it need not see yet of the one in front of it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from ptxbench.emulator.errors import Fault
 from ptxbench.emulator.host.kernels import KernelInfo
-from ptxbench.emulator.host.record import Allocate, Copy, Fill, Free, Launch, Operation
-from ptxbench.emulator.launch import KernelLaunch, LaunchResult, LoadedModule, Policy, run_launch
+from ptxbench.emulator.host.record import Allocate, Attribute, Copy, Fill, Free, Launch, Operation
+from ptxbench.emulator.launch import TRIGGER, KernelLaunch, LaunchResult, LoadedModule, Policy, run_launch
+from ptxbench.emulator.machine.dependence import Changes
 from ptxbench.emulator.machine.memory import BASE, DeviceMemory
 from ptxbench.emulator.ptx.ir import Module
 
@@ -76,6 +77,8 @@ class Device:
         self._loaded = LoadedModule(module, self.memory)
         self._kernels = kernels
         self._policy = policy
+        self._front: tuple[int, Changes] | None = None
+        """The stream of the last launch, and what it changed, while a launch behind it may begin before its end."""
 
     @property
     def stopped(self) -> bool:
@@ -95,6 +98,8 @@ class Device:
         try:
             if isinstance(operation, Launch):
                 return self._launch(operation)
+            if not isinstance(operation, Attribute):
+                self._front = None
             if isinstance(operation, Allocate):
                 self._allocate(operation)
             elif isinstance(operation, Free):
@@ -128,7 +133,12 @@ class Device:
             registers=info.registers if info and self._keeps_setmaxnreg(launch.kernel) else 0,
             explicit_cluster=launch.cluster != (1, 1, 1),
         )
-        result = run_launch(self._loaded, wanted, self.memory, self._policy)
+        front, self._front = self._front, None
+        changes = front[1] if front is not None and launch.programmatic and front[0] == launch.stream else None
+        saved = self.memory.snapshot() if self._loaded.lets_dependents_start(launch.kernel) else None
+        result = run_launch(self._loaded, wanted, self.memory, self._policy, changes)
+        if saved is not None and any(each.name == TRIGGER and each.threads for each in result.counts):
+            self._front = (launch.stream, Changes.since(saved, self.memory))
         self.ran.append(Ran(launch.kernel, result))
         return _LAUNCH_FAILURE if result.error or result.unsupported else 0
 

@@ -21,6 +21,7 @@ from ptxbench.emulator.errors import Fault
 from ptxbench.emulator.machine.blas import one_thread
 from ptxbench.emulator.machine.cluster import Cluster
 from ptxbench.emulator.machine.cta import Place
+from ptxbench.emulator.machine.dependence import Changes, HeldBack
 from ptxbench.emulator.machine.kernel import Kernel, Shape
 from ptxbench.emulator.machine.layout import parameter_block, place_shared, place_symbols
 from ptxbench.emulator.machine.memory import DeviceMemory, Snapshot
@@ -29,6 +30,7 @@ from ptxbench.emulator.ptx.ir import Function, Module
 from ptxbench.emulator.report import Finding
 from ptxbench.emulator.running import run_schedule
 
+TRIGGER = "griddepcontrol.launch_dependents"
 _MOST_BLOCKS = (2**31 - 1, 65535, 65535)
 _MOST_SHARED = 227 << 10
 """Bytes of shared memory that a CTA can have (CUDA programming guide, compute capability 9.0 and 10.0)."""
@@ -167,6 +169,11 @@ class LoadedModule:
             )
         return found
 
+    def lets_dependents_start(self, kernel: str) -> bool:
+        """Whether a kernel has a griddepcontrol.launch_dependents."""
+        blocks = self.compiled(kernel).program.blocks
+        return any(ins.name == TRIGGER for block in blocks for ins in block.instructions)
+
 
 def _watch(races: bool, exact: bool) -> Watch | None:
     """What is added to the instructions of a compiled kernel."""
@@ -176,23 +183,34 @@ def _watch(races: bool, exact: bool) -> Watch | None:
 
 
 def run_launch(
-    module: Module | LoadedModule, launch: KernelLaunch, memory: DeviceMemory, policy: Policy | None = None
+    module: Module | LoadedModule,
+    launch: KernelLaunch,
+    memory: DeviceMemory,
+    policy: Policy | None = None,
+    front: Changes | None = None,
 ) -> LaunchResult:
     """Run a kernel; global memory holds the results of the policy's first schedule afterwards.
+
+    Args:
+        module: Where the kernel is.
+        launch: What to run.
+        memory: Global memory.
+        policy: How to run it.
+        front: What the kernel in front changed, if this one may begin before that has ended.
 
     Raises:
         Fault: The launch itself is refused; CUDA's name of the error and the reason.
     """
     loaded = module if isinstance(module, LoadedModule) else LoadedModule(module, memory)
     with one_thread():
-        return _Launch(loaded, launch, policy or Policy()).run()
+        return _Launch(loaded, launch, policy or Policy(), front).run()
 
 
 class _Launch:
     """A launch on its way."""
 
-    def __init__(self, loaded: LoadedModule, launch: KernelLaunch, policy: Policy) -> None:
-        self.loaded, self.launch, self.policy = loaded, launch, policy
+    def __init__(self, loaded: LoadedModule, launch: KernelLaunch, policy: Policy, front: Changes | None) -> None:
+        self.loaded, self.launch, self.policy, self.front = loaded, launch, policy, front
         self.memory = loaded.memory
         self._exact = self.policy.numerics == "exact"
         self.compiled = loaded.compiled(launch.kernel, exact=self._exact)
@@ -247,13 +265,26 @@ class _Launch:
         reporter = Reporter(name, self.locations)
         races = Races(kernel, reporter) if watched else None
         kernel.observers_of = lambda cluster: self._observers(cluster, reporter, races)
-        ended, total = run_schedule(kernel, make_schedule(name), reporter, most)
+        schedule = make_schedule(name)
+        kernel.held = self._held(schedule)
+        ended, total = run_schedule(kernel, schedule, reporter, most)
+        if kernel.held is not None:
+            kernel.held.land()
+            reporter.dependent(kernel.held, whole=not ended.error and ended.finished == total)
         if races is not None:
             part = not ended.error and ended.finished < total
             races.finish(f"{ended.finished} of {total} clusters ran" if part else "")
         for key, finding in reporter.findings.items():
             self.findings.setdefault(key, finding)
         return kernel, ended.error, ended.unsupported, Coverage(name, ended.finished, total)
+
+    def _held(self, schedule: Schedule) -> HeldBack | None:
+        """The changes of the kernel in front, hidden; an eager schedule lets it end before this one starts."""
+        if self.front is None or schedule.eager:
+            return None
+        held = HeldBack(self.front, self.memory)
+        held.hide()
+        return held
 
     def _observers(self, cluster: Cluster, reporter: Reporter, races: Races | None) -> list[Observer]:
         checks: list[Observer] = []

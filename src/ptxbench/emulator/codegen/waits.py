@@ -11,6 +11,7 @@ import numpy as np
 from ptxbench.emulator.codegen.op import Source, typed
 from ptxbench.emulator.codegen.program import Block, Program
 from ptxbench.emulator.codegen.values import address_sources, uniform_groups
+from ptxbench.emulator.machine import dependence
 from ptxbench.emulator.machine.named import Waiting
 from ptxbench.emulator.machine.phases import Phases, PhaseWait, find
 from ptxbench.emulator.machine.pool import RegisterWait
@@ -43,6 +44,8 @@ def waiter_of(ins: Instruction) -> Maker | None:
         return _barrier if ("sync" in words or "red" in words) and "warp" not in words else None
     if ins.opcode == "tcgen05":
         return _tensor_memory if words[0] in ("alloc", "dealloc") else None
+    if ins.opcode == "griddepcontrol":
+        return _dependence if words[0] == "wait" else None
     return {"nanosleep": _sleep, "setmaxnreg": _registers}.get(ins.opcode)
 
 
@@ -190,6 +193,12 @@ def _tensor_memory(ins: Instruction, block: Block, program: Program) -> Wait:
         return -1
 
     return Wait(run, (*address, (ins.operands[1], "b32")))
+
+
+def _dependence(ins: Instruction, block: Block, program: Program) -> Wait:
+    """`griddepcontrol.wait` waits for the kernel in front, if this one began before that ended."""
+    following, line = block.next, ins.line
+    return Wait(lambda unit, mask, answer: dependence.wait(unit, mask, line, following))
 
 
 def _sleep(ins: Instruction, block: Block, program: Program) -> Wait:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ptxbench.emulator.machine.cta import Cta, Place
+from ptxbench.emulator.machine.dependence import depends
 from ptxbench.emulator.machine.named import ClusterBarrier
 from ptxbench.emulator.machine.run import run_unit
 from ptxbench.emulator.machine.unit import Unit
@@ -90,7 +91,8 @@ class Cluster:
             outside: The change count of everything outside of the cluster.
 
         Returns:
-            `done`, `spins` (it polls memory that others must write) or `stuck`.
+            `done`, `spins` (it polls memory that others must write), `depends` (it waits for the kernel in front) or
+            `stuck`.
         """
         while True:
             while self.ready:
@@ -98,7 +100,13 @@ class Cluster:
             if self.done:
                 self.finish()
                 return "done"
-            if self._land_one() or self._poke():
+            if self._land_one():
+                continue
+            held = self.kernel.held
+            if held is not None and not held.landed and depends(self.units):
+                self._requeue_pollers()
+                return "depends"
+            if self._poke():
                 continue
             verdict = self._stalled(outside)
             if verdict:

@@ -67,12 +67,26 @@ class Grid:
                 if verdict == "done":
                     resident.remove(cluster)
                     self.finished += 1
-                elif verdict == "stuck":
+                elif verdict == "stuck" and not self._release(resident):
                     raise self._deadlock(cluster)
             number = self.waiting
             if number is not None and len(resident) < most and (not resident or "done" not in verdicts):
                 self.waiting = next(clusters, None)
                 resident.append(Cluster(self.kernel, number, cluster_places(self.kernel, number), self.schedule))
+            elif "depends" in verdicts and "done" not in verdicts:
+                self._release(resident)
+
+    def _release(self, resident: list[Cluster]) -> bool:
+        """Nothing can go on before the kernel in front has ended: it ends; whether that was to come."""
+        held = self.kernel.held
+        if held is None or held.landed:
+            return False
+        held.land()
+        for cluster in resident:
+            cluster.changed += 1
+            for unit in cluster.units:
+                cluster.wake(unit)
+        return True
 
     def _deadlock(self, cluster: Cluster) -> Deadlock:
         lines, waits = [], []

@@ -14,6 +14,7 @@ from ptxbench.emulator.codegen.op import dtype_of
 from ptxbench.emulator.errors import Fault, Trap
 from ptxbench.emulator.machine.blocks import RunBlock
 from ptxbench.emulator.machine.cta import USER_BASE, Constants, Place, Spec
+from ptxbench.emulator.machine.dependence import HeldBack
 from ptxbench.emulator.machine.memory import DeviceMemory
 from ptxbench.emulator.machine.spaces import RANK_SHIFT, GlobalSpace
 from ptxbench.emulator.machine.unit import Lanes, Mask, Unit
@@ -72,6 +73,7 @@ class Kernel:
         moved: Bytes of asynchronous copies by PTX line.
         guarded: Per guarded instruction, by its number in the flat program, threads whose guard was true.
         gathers: Whether an observer adds to something that lives longer than its cluster.
+        held: What it does not see yet of the kernel in front of it; None when that one ended before.
     """
 
     def __init__(self, compiled: Compiled, shape: Shape, memory: DeviceMemory, symbols: dict[str, int]) -> None:
@@ -96,6 +98,7 @@ class Kernel:
         self.guarded: dict[int, int] = {}
         self.moved: dict[int, int] = {}
         self.gathers = False
+        self.held: HeldBack | None = None
         self.constants = Constants(self)
         self.cancel: Callable[[], Place | None] = lambda: None
         self.observers_of: Callable[[Cluster], list[Any]] = lambda _cluster: []
