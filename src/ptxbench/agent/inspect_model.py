@@ -24,6 +24,7 @@ from inspect_ai.tool import ToolChoice, ToolInfo
 from inspect_ai.util import LimitExceededError, store
 
 from ptxbench.agent.ask import ContextFullError, Generate, Request
+from ptxbench.agent.inspect_secrets import guard
 from ptxbench.agent.own_models import PROVIDERS, open_own_model
 from ptxbench.errors import ProviderError
 from ptxbench.schema.turn import Answer, Message, RunPlan, SampleKey, Usage
@@ -79,7 +80,7 @@ class InspectModel:
             ContextFullError: The conversation is longer than the model's context.
             ProviderError: It does not answer.
         """
-        model = self._model or get_model()
+        model = guard(self._model or get_model())
         store().set(REQUEST_KEY, {"sample": request.key.model_dump(mode="json"), "turn": request.turn})
         started = time.monotonic()
         try:
