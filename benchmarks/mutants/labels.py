@@ -45,7 +45,7 @@ def labels() -> tuple[Label, ...]:
 def description(site: Site) -> str:
     """What patterns are searched in."""
     texts = [f"{line}: {source_text(KERNELS[site.kernel], line)}" for line in site.at]
-    return " | ".join((f"{site.kernel}:{site.mutant.line} {site.mutant.what}", *texts))
+    return " | ".join((f"{site.kernel}, copy {site.copy}: {site.mutant.what}", *texts))
 
 
 def label(site: Site) -> Label:

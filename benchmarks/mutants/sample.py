@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,11 +23,13 @@ class Site:
     Attributes:
         kernel: The kernel's name.
         at: Lines of its CUDA source, the innermost first; empty for a tensor map.
+        copy: Which one it is, from 1, of the instructions of one mnemonic that these lines became (loops are unrolled).
     """
 
     kernel: str
     mutant: Mutant
     at: tuple[int, ...] = ()
+    copy: int = 1
 
     @property
     def name(self) -> str:
@@ -66,33 +69,38 @@ def _chosen(seed: str, kinds: dict[str, dict[str, list[Mutant]]]) -> Iterator[Si
                 if not sites:
                     del kinds[kind][name]
                 left -= 1
-                yield Site(name, mutant, source_lines(KERNELS[name], mutant))
+                yield located(KERNELS[name], mutant)
 
 
 def _order(site: Site) -> tuple[int, int, int, str]:
     return list(KERNELS).index(site.kernel), site.mutant.line, site.mutant.map, site.mutant.what
 
 
-def source_lines(kernel: Kernel, mutant: Mutant) -> tuple[int, ...]:
-    """The lines of the kernel's CUDA source that its PTX line comes from, innermost first."""
-    locations = _locations(kernel.ptx())
-    lines: list[int] = []
-    place = locations.get(mutant.line)
-    while place is not None:
-        if place.file.endswith(".cu"):
-            lines.append(place.line)
-        place = place.inlined_at
-    return tuple(lines)
+def located(kernel: Kernel, mutant: Mutant) -> Site:
+    """A mutant with the lines of CUDA source that its PTX line comes from."""
+    places = _places(kernel.ptx())
+    name, at = places.get(mutant.line, ("", ()))
+    return Site(kernel.name, mutant, at, sum(places[line] == (name, at) for line in places if line <= mutant.line) or 1)
 
 
-def _locations(text: str) -> dict[int, Location]:
-    return {
-        ins.line: ins.location
+@functools.lru_cache(8)
+def _places(text: str) -> dict[int, tuple[str, tuple[int, ...]]]:
+    """For each PTX line its mnemonic and its lines of CUDA source, innermost first."""
+    instructions = [
+        ins
         for function in parsed(text).functions.values()
         for block in function.blocks
         for ins in block.instructions
         if ins.location is not None
-    }
+    ]
+    return {ins.line: (ins.name, tuple(_chain(ins.location))) for ins in instructions}
+
+
+def _chain(place: Location | None) -> Iterator[int]:
+    while place is not None:
+        if place.file.endswith(".cu"):
+            yield place.line
+        place = place.inlined_at
 
 
 def source_text(kernel: Kernel, line: int) -> str:
