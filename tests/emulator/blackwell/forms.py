@@ -62,6 +62,18 @@ def metadata(codes: NDArray[np.int64], kind: str, lanes: NDArray[np.int64]) -> N
     return cells
 
 
+def in_tensor(case: Case, rows: NDArray[np.uint8], column: int, first: int) -> None:
+    """Each lane stores its row of bytes from a column on, through registers from the first on."""
+    start, count = case.place(rows.reshape(-1)), rows.shape[1] // 4
+    words = ", ".join(f"%r{first + place}" for place in range(count))
+    case.setup += f"mov.u32 %r201, tile; mad.lo.u32 %r201, %r350, {rows.shape[1]}, %r201;\n"
+    for place in range(count):
+        case.setup += f"ld.shared.u32 %r{first + place}, [%r201+{start + 4 * place}];\n"
+    case.setup += f"add.u32 %r203, %r301, {column};\n"
+    case.setup += f"tcgen05.st.sync.aligned.32x32b.x{count}.b32 [%r203], {{{words}}};\n"
+    case.setup += "tcgen05.wait::st.sync.aligned;\n"
+
+
 @dataclass
 class Every:
     """The kernel of one form.
@@ -118,26 +130,15 @@ class Every:
             case.operand(2, k_major(self._rows(b[rank * wide : (rank + 1) * wide], 1), 0), 0)
             if self.sparse:
                 cells = metadata(codes[rank * rows : (rank + 1) * rows], self.kind, np.arange(rows))
-                self._in_tensor(case, cells.view(np.uint8), META_COLUMN, 230)
+                in_tensor(case, cells.view(np.uint8), META_COLUMN, 230)
             for side, whole in enumerate(stored):
                 part = whole[rank * rows : (rank + 1) * rows] if side == 0 else whole
                 case.setup += descriptor(3 + side, case.place(block(part)), 16, 128, 0)
             self.cases.append(case)
 
     def _left_in_tensor(self, case: Case, rows: NDArray[np.uint8]) -> None:
-        self._in_tensor(case, rows, A_COLUMN, 220)
+        in_tensor(case, rows, A_COLUMN, 220)
         case.setup += f"add.u32 %r204, %r300, {A_COLUMN};\n"
-
-    def _in_tensor(self, case: Case, rows: NDArray[np.uint8], column: int, first: int) -> None:
-        """Each lane stores its row of bytes from a column on."""
-        start, count = case.place(rows.reshape(-1)), rows.shape[1] // 4
-        words = ", ".join(f"%r{first + place}" for place in range(count))
-        case.setup += f"mov.u32 %r201, tile; mad.lo.u32 %r201, %r350, {rows.shape[1]}, %r201;\n"
-        for place in range(count):
-            case.setup += f"ld.shared.u32 %r{first + place}, [%r201+{start + 4 * place}];\n"
-        case.setup += f"add.u32 %r203, %r301, {column};\n"
-        case.setup += f"tcgen05.st.sync.aligned.32x32b.x{count}.b32 [%r203], {{{words}}};\n"
-        case.setup += "tcgen05.wait::st.sync.aligned;\n"
 
     def _flags(self) -> int:
         types = TYPES[self.kind]

@@ -255,7 +255,9 @@ def _size(read: _Reader) -> tuple[int, int, str]:
     if read.field(16, 16) and bytewise and read_n % wide:
         raise read.refuse(17, 22, f"N >> 3, N = {read_n}", f"an MN-major B of 8 bits has N in steps of {wide}")
     doubt = ""
-    if form.group == 1 and not form.weight and read_m == 128 and read_n % 16:
+    if form.sparse and read.field(0, 1) > 1:
+        doubt = f"sparsity selector {read.field(0, 1)}: sources show which column 0 and 1 select"
+    elif form.group == 1 and not form.weight and read_m == 128 and read_n % 16:
         doubt = f"N = {read_n} with M = 128: the PTX ISA allows steps of 8, libraries keep to 16"
     return read_m, read_n, doubt
 
