@@ -31,6 +31,7 @@ from ptxbench.emulator.machine.tensor_work import Commit, Pipe, PipeWork
 from ptxbench.emulator.machine.unit import Mask, Unit
 from ptxbench.emulator.ptx.ir import Address, Immediate, Instruction, Vector
 from ptxbench.emulator.ptx.ir import Operand as PtxOperand
+from ptxbench.emulator.tensor import zero_columns
 from ptxbench.emulator.tensor.narrow import element_bytes
 from ptxbench.emulator.tensor.tcgen05 import Form, Shape, decode
 from ptxbench.emulator.tensor.tensor_sparse import metadata_columns
@@ -121,18 +122,17 @@ def product(ins: Instruction) -> Op:
     def issue(unit: Unit, lane: int, values: list[int]) -> None:
         target, a, b, descriptor, enable, *more = values
         places = more.pop(0) if form.sparse else None
-        if any(more[scales + kept :]):
-            raise Unsupported(name, line, "a zero-column mask, whose fields sources describe in opposite ways")
         shape = decode(form, descriptor)
+        zero = zero_columns.decode(more[-1], shape.m, shape.n) if any(more[scales + kept :]) else None
         ctas = ctas_of(unit, form.group)
         for cta in ctas:
             TensorMemory.of(cta).use_group(form.group)
         home = _placed((form, shape), ctas, target)
         factors = _factors((form, shape), unit, ctas, more[:scales])
-        sides = _sides((form, shape), ctas, (a, b), factors, (home[0], places))
+        sides = _sides((form, shape), ctas, (a, b), factors, _Beside(home[0], places, zero.first if zero else 0))
         if form.sparse and not shape.transposed[1] and 0 < sides.b.descriptor.span < 2 * DEPTH:
             raise Unsupported(name, line, "64 bytes along K of a K-major B in a swizzle of 32 bytes")
-        _advise(unit, line, shape, sides)
+        _advise(unit, line, (shape.doubtful, zero.doubtful if zero else ""), sides)
         made = Product(
             form,
             shape,
@@ -142,6 +142,7 @@ def product(ins: Instruction) -> Op:
             bool(enable),
             down,
             _kept(more[scales : scales + kept]),
+            zero,
         )
         read, written = made.regions()
         work = PipeWork(
@@ -172,23 +173,32 @@ def _placed(what: tuple[Form, Shape], ctas: tuple[Cta, ...], address: int) -> tu
     return lane, column
 
 
+@dataclass(frozen=True)
+class _Beside:
+    """What operands depend on: the lane of D, the address of metadata, the first row of B."""
+
+    lane: int
+    metadata: int | None
+    first: int
+
+
 def _sides(
     what: tuple[Form, Shape],
     ctas: tuple[Cta, ...],
     values: tuple[int, int],
     factors: Factors | None,
-    home: tuple[int, int | None],
+    beside: _Beside,
 ) -> Sides:
-    """Where A, B and what belongs to them lie; `home` is the lane of D and the address of metadata."""
+    """Where A, B and what belongs to them lie."""
     form, shape = what
     others = factors.regions() if factors is not None else ()
-    b = _shared(what, ctas, values[1], 1)
-    metadata = _metadata(what, ctas, home[1], home[0]) if home[1] is not None else None
+    b = _shared(what, ctas, values[1], 1, beside.first)
+    metadata = _metadata(what, ctas, beside.metadata, beside.lane) if beside.metadata is not None else None
     if not form.a_in_tensor:
         return Sides(_shared(what, ctas, values[0], 0), b, factors, others, metadata)
     for cta in ctas:
         lane, column = TensorMemory.of(cta).check(values[0], A_COLUMNS, f"operand A of tcgen05.mma at {values[0]:#x}")
-    check_lane(form, shape, lane, "operand A", home[0])
+    check_lane(form, shape, lane, "operand A", beside.lane)
     return Sides((lane, column), b, factors, others, metadata)
 
 
@@ -202,9 +212,10 @@ def _metadata(what: tuple[Form, Shape], ctas: tuple[Cta, ...], address: int, hom
     return lane, column
 
 
-def _shared(what: tuple[Form, Shape], ctas: tuple[Cta, ...], value: int, side: int) -> Operand:
+def _shared(what: tuple[Form, Shape], ctas: tuple[Cta, ...], value: int, side: int, more: int = 0) -> Operand:
+    """The operand behind a descriptor, and so many rows more."""
     form, shape = what
-    rows = (shape.n if side else shape.m) // form.group
+    rows = (shape.n if side else shape.m) // form.group + more
     depth = DEPTH * 2 if side and form.sparse else DEPTH
     found = shared_operand(value, rows, depth, element_bytes(shape.types[side]), shape.transposed[side])
     for cta in ctas:
@@ -216,10 +227,10 @@ def _shared(what: tuple[Form, Shape], ctas: tuple[Cta, ...], value: int, side: i
     return found
 
 
-def _advise(unit: Unit, line: int, shape: Shape, sides: Sides) -> None:
+def _advise(unit: Unit, line: int, doubts: tuple[str, ...], sides: Sides) -> None:
     """Tell of what is allowed, but hardly meant."""
-    if shape.doubtful:
-        rule(unit, ("tensor-shape", "warning"), shape.doubtful, line)
+    for doubt in filter(None, doubts):
+        rule(unit, ("tensor-shape", "warning"), doubt, line)
     for operand, name in ((sides.a, "A"), (sides.b, "B")):
         if isinstance(operand, Operand) and overlaps(operand):
             message = f"rows of operand {name} at shared+{operand.descriptor.start:#x} lie over each other: the stride "

@@ -24,6 +24,7 @@ from ptxbench.emulator.tensor.shared_descriptor import SharedDescriptor, chunk_a
 from ptxbench.emulator.tensor.tcgen05 import Form, Shape
 from ptxbench.emulator.tensor.tensor_sparse import kept_places, metadata_columns, with_zeros
 from ptxbench.emulator.tensor.tmem import LANES
+from ptxbench.emulator.tensor.zero_columns import ZeroColumns
 
 _CHUNK = np.dtype("V16")
 DEPTH = 32
@@ -82,6 +83,7 @@ class Product:
         accumulate: enable-input-d.
         down: Times that D is halved before (scale-input-d).
         kept: Lanes of each CTA that are left as they are: bool [group, 128], or None.
+        zero: Columns for which B counts as zero (`.ws`), or None.
     """
 
     form: Form
@@ -92,6 +94,7 @@ class Product:
     accumulate: bool
     down: int = 0
     kept: Any = None
+    zero: ZeroColumns | None = None
     done: bool = False
     rest: list[Product] = field(default_factory=list)
 
@@ -104,6 +107,8 @@ class Product:
             and self.shape.result == "f32"
             and other.kept is None
             and self.kept is None
+            and other.zero is None
+            and self.zero is None
             and other.target == self.target
             and other.shape is self.shape
             and other.form is self.form
@@ -177,7 +182,11 @@ class Product:
 
     def _right(self, chain: list[Product]) -> NDArray[np.float32]:
         """B: [N, K] of the chain."""
-        made = self._from_shared(tuple(each.sides.b for each in chain), 1, self.shape.n // self.form.group)
+        first = self.zero.first if self.zero is not None else 0
+        rows = self.shape.n // self.form.group + first
+        made = self._from_shared(tuple(each.sides.b for each in chain), 1, rows)
+        if self.zero is not None:
+            made = np.where(self.zero.zero[:, None], np.float32(0), made[first:])
         return self._scaled(made, chain, 1)
 
     def _scaled(self, values: NDArray[np.float32], chain: list[Product], side: int) -> NDArray[np.float32]:
