@@ -74,9 +74,8 @@ def right(problem: Problem, left: list[Array]) -> bool:
     """Whether the outputs are what they must be."""
     for place, wanted in problem.expected.items():
         have, want = left[place].astype(np.float32), wanted.astype(np.float32)
-        if (
-            not np.abs(have - want).max() <= problem.tolerances.get(place, 0.0) * np.abs(want).max()
-        ):  # a NaN is not right
+        most = problem.tolerances.get(place, 0.0) * np.abs(want).max()
+        if not np.abs(have - want).max() <= most:  # a NaN is not right
             return False
     return True
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxbench.emulator.codegen.block import slots_of
 from ptxbench.emulator.codegen.op import Source, typed
 from ptxbench.emulator.codegen.program import Block, Program
 from ptxbench.emulator.codegen.values import address_sources, uniform_groups
@@ -50,11 +51,15 @@ def waiter_of(ins: Instruction) -> Maker | None:
 
 
 def _phase(ins: Instruction, block: Block, program: Program) -> Wait:
-    """`mbarrier.try_wait` blocks until the phase is over; `test_wait` answers at once."""
+    """`mbarrier.try_wait` blocks until the phase is over; `test_wait` answers at once.
+
+    A `try_wait` may answer false at any time (PTX ISA 9.0, 9.7.13.15.16): it always does if nobody reads the answer.
+    """
     target, address, value = ins.operands[:3]
     words = ins.modifiers
     blocks, token = words[0] == "try_wait", "parity" not in words
     slot = target.slot if isinstance(target, Register) else -1
+    idle = blocks and not _is_read(slot, block, program)
     following, line = block.next, ins.line
 
     def finish(unit: Unit, lanes: Mask, answer: bool) -> None:
@@ -64,6 +69,8 @@ def _phase(ins: Instruction, block: Block, program: Program) -> Wait:
     def run(unit: Unit, mask: Mask | None, answer: Answer) -> int:
         lanes = unit.full(mask)
         conditions = list(_conditions(unit, lanes, *answer))
+        if idle:
+            return following
         wait = PhaseWait(unit, lanes, line, following, conditions, token, finish, words)
         if not blocks:
             for phases, wanted, chosen in conditions:
@@ -82,6 +89,19 @@ def _phase(ins: Instruction, block: Block, program: Program) -> Wait:
 
     sources = (*address_sources(address, "shared"), (value, "b64" if token else "b32"))
     return Wait(run, sources, (slot,) if slot >= 0 else ())
+
+
+def _is_read(slot: int, block: Block, program: Program) -> bool:
+    """Whether anything but the waits that write a register has it as guard or operand; `block` is where to begin."""
+    for other in (*program.blocks[block.index :], *program.blocks[: block.index]):
+        for each in other.instructions:
+            own = each.opcode == "mbarrier" and each.modifiers[0] in ("try_wait", "test_wait")
+            operands = each.operands[1:] if own else each.operands
+            if each.guard is not None and each.guard.register.slot == slot:
+                return True
+            if any(slot in slots_of(operand) for operand in operands):
+                return True
+    return False
 
 
 def _conditions(unit: Unit, lanes: Mask, addresses: Lanes, *rest: Lanes) -> Iterator[tuple[Phases, int, Mask]]:
