@@ -15,7 +15,7 @@ ADVICE = {
     "raised": "`run` threw this error: look at launch, shared-memory size and tensor maps, for every shape.",
     "load_failed": "The library cannot be loaded: link nothing but the CUDA runtime, and export `run`.",
     "no_symbol": "Export the entry point with TVM_FFI_DLL_EXPORT_TYPED_FUNC(run, run);",
-    "cuda_error": "The device stopped the kernel: look for addresses out of bounds or misaligned, and for traps.",
+    "cuda_error": "Look at the launch (shared memory, grid, block), and for addresses out of bounds or misaligned.",
     "wrong_numbers": "Follow the failing elements back to the tile, the warp and the step along K that made them.",
     "imprecise": "Accumulate in float32, keep 16-bit operands, and round once, at the end.",
     "nan_output": "Look for shared memory or accumulators that nobody set, 0/0 or inf-inf, and missing masks.",

@@ -16,9 +16,9 @@ from ptxbench.schema.verdict import StageName, Verdict
 
 STOPPED = frozenset({"hang", "cuda_error"})
 """Codes that a finding explains better than their message does."""
-COMPARED = frozenset({"wrong_numbers", "imprecise"})
+COMPARED = frozenset({"wrong_numbers", "imprecise", "nan_output"})
 """Codes whose message says what the outputs' own records say."""
-OWN_WORDS = COMPARED | {"nan_output", "missing_output", "changed_input", "out_of_bounds_write"}
+OWN_WORDS = COMPARED | {"missing_output", "changed_input", "out_of_bounds_write"}
 """Codes whose message is the comparison's, of names and numbers of the problem alone."""
 
 RULES_NAMED = 8
@@ -69,13 +69,13 @@ def reason(verdict: Verdict) -> Section:
 
 
 def numbers(verdict: Verdict) -> Section:
-    """The outputs that are wrong: how many elements, which one most, where, and by which rule."""
-    lines: list[str] = []
+    """Each output that is wrong, on the first inputs where it is: how many elements, which one most, where."""
+    wrong: dict[str, tuple[OutputCheck, DrawCheck]] = {}
     for draw in own_draws(verdict):
         for output in draw.outputs:
-            if output.contract is False or not output.published:
-                lines += _output(output, draw)
-    return Section("Results", tuple(dict.fromkeys(lines)))
+            if output.contract is False or not (output.published or output.contract):
+                wrong.setdefault(output.name, (output, draw))
+    return Section("Results", tuple(line for output, draw in wrong.values() for line in _output(output, draw)))
 
 
 def own_draws(verdict: Verdict) -> tuple[DrawCheck, ...]:
@@ -85,11 +85,11 @@ def own_draws(verdict: Verdict) -> tuple[DrawCheck, ...]:
 
 def _said_elsewhere(verdict: Verdict, found: Reason) -> bool:
     """Whether another section holds what the message says: rules, errors, findings, numbers."""
-    wrong = any(output.worst is not None for draw in own_draws(verdict) for output in draw.outputs)
     held = {
         StageName.POLICY: bool(verdict.stages.policy.findings),
         StageName.BUILD: any(each.severity == "error" for each in verdict.stages.build.diagnostics),
-        StageName.CHECK: (found.code in STOPPED and _errors(verdict)) or (found.code in COMPARED and wrong),
+        StageName.CHECK: (found.code in STOPPED and _errors(verdict))
+        or (found.code in COMPARED and bool(numbers(verdict).lines)),
         StageName.SANITIZE: _errors(verdict),
     }
     stage = verdict.status.stage
@@ -115,21 +115,20 @@ def _error(found: list[Diagnostic], listings: Listings) -> tuple[str, ...]:
 
 
 def _output(output: OutputCheck, draw: DrawCheck) -> Iterator[str]:
+    name = plain(output.name, 40)
     kind = "ordinary inputs" if draw.recipe == "normal" else "inputs with a few large values"
+    where = f"; where: {plain(output.pattern)}" if output.pattern else ""
     if output.failing:
-        share = f"{100 * output.failing / output.total:.3g} %" if output.total else "some"
-        where = f"; where: {plain(output.pattern)}" if output.pattern else ""
-        wrong = f"{output.failing:,} of {output.total:,} elements ({share}) are wrong on {kind}"
-        yield f"- {plain(output.name, 40)}: {wrong}{where}"
+        share = f" ({100 * output.failing / output.total:.3g} %)" if output.total else ""
+        yield f"- {name}: {output.failing:,} of {output.total:,} elements{share} are wrong on {kind}{where}"
+    else:
+        yield f"- {name}: every element is within the tolerance on {kind}, but together they are too imprecise{where}"
     if output.worst is not None:
-        index = ", ".join(map(str, output.worst.index))
-        name, worst = plain(output.name, 40), output.worst
+        index, worst = ", ".join(map(str, output.worst.index)), output.worst
         yield f"  - worst element: {name}[{index}] is {worst.got:.6g}, expected {worst.expected:.6g}"
     if output.block is not None and output.contract is False:
-        yield (
-            f"  - worst block of rows: RMS-relative error {output.block.rms_relative_error:.3g}, allowed are "
-            f"{output.block.bound:.3g}"
-        )
+        error, bound = output.block.rms_relative_error, output.block.bound
+        yield f"  - worst block of rows: RMS-relative error {error:.3g}, allowed are {bound:.3g}"
 
 
 def _file(evidence: str) -> str:

@@ -120,13 +120,17 @@ def _work(verdict: Verdict) -> Iterator[str]:
     work = verdict.stages.profile.work
     if work is None:
         return
-    tma = f"; TMA brings {work.tma:.0%} of the compulsory bytes" if work.tma is not None else ""
-    other = f"; mma.sync does {work.other_mma:.0%}" if work.other_mma else ""
-    yield f"the target's tensor cores do {work.target_mma:.0%} of the required operations{other}{tma}"
+    tma = f"; TMA brings {_share(work.tma)} the compulsory bytes" if work.tma is not None else ""
+    other = f"; mma.sync does {_share(work.other_mma)} them" if work.other_mma else ""
+    yield f"the target's tensor cores do {_share(work.target_mma)} the required operations{other}{tma}"
     if work.target_mma < FULL_WORK_SHARE:
         yield "let the target's tensor-core instructions do the work, not a part of it"
     if work.excessive:
         yield "far more tensor-core operations than required: some of the work is done more than once, or for nothing"
+
+
+def _share(share: float) -> str:
+    return f"{share:.0%} of" if share < 2 else f"{share:.1f} times"
 
 
 def _resources(kernel: KernelResources) -> str:

@@ -16,8 +16,8 @@ LINE = 160
 """Characters of one line of a listing."""
 
 _FOLDERS = re.compile(r"(?<![\w.])(?:/[\w.+-]+)+/(?=[\w.+-])")
-_KERNEL = re.compile(r"_Z(N?)(.*)")
-_PART = re.compile(r"[A-Z]?(\d+)")
+_MANGLED = re.compile(r"^_ZN?(?=\d)")
+_PART = re.compile(r"([1-9]\d{0,3})(?!\d)")
 
 
 def plain(text: str, limit: int = MESSAGE) -> str:
@@ -40,10 +40,9 @@ def listed(text: str) -> str:
 
 def kernel_name(name: str) -> str:
     """A kernel's own name, quoted: the last part of what the Itanium ABI made of it, or all of it where it is plain."""
-    match = _KERNEL.match(name)
-    rest, last = (match[2], "") if match else ("", name)
-    while (part := _PART.match(rest)) and 0 < int(part[1][:4]) <= len(rest) - part.end():
-        last, rest = rest[part.end() :][: int(part[1][:4])], rest[part.end() + int(part[1][:4]) :]
-        if match and not match[1]:
+    nested, rest, last = name.startswith("_ZN"), _MANGLED.sub("", name), name
+    while rest != name and (part := _PART.match(rest)) and (size := int(part[1])) <= len(rest) - part.end():
+        last, rest = rest[part.end() : part.end() + size], rest[part.end() + size :]
+        if not nested:
             break
-    return quoted(last or name, NAME)
+    return quoted(last, NAME)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ptxbench.agent.feedback.advice import family
 from ptxbench.agent.feedback.context import TurnContext
 from ptxbench.agent.feedback.failures import compiler_errors, numbers, reason, refused
 from ptxbench.agent.feedback.findings import found, milder
@@ -40,11 +41,17 @@ def _status(verdict: Verdict | None, context: TurnContext) -> str:
     where = "on the emulator" if verdict.environment.device == "emulator" else "on the GPU"
     if status.state is State.INCONCLUSIVE and status.stage is StageName.TIME:
         return f"the kernel is correct {where}, but its time does not count ({outcome(verdict)})"
-    if status.state is State.PASSED and verdict.layers.target.executed.state == "no":
-        return f"the kernel is {outcome(verdict)} {where}, but executes none of its target's instructions"
-    return (
-        f"the kernel is {outcome(verdict)} {where}" if status.state is State.PASSED else f"the kernel {_not(verdict)}"
-    )
+    if status.state is State.PASSED:
+        return f"the kernel is {outcome(verdict)} {where}{_but(verdict)}"
+    return f"the kernel {_not(verdict)}"
+
+
+def _but(verdict: Verdict) -> str:
+    """What a right kernel lacks of its target."""
+    if verdict.layers.target.executed.state == "no":
+        return ", but executes none of its target's instructions"
+    shown = [family(each.family) for each in verdict.stages.profile.needs if each.necessity.state == "no"]
+    return f", but nothing needs its {' and '.join(shown)}" if shown else ""
 
 
 def _not(verdict: Verdict) -> str:
