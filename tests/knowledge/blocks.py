@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.knowledge.kernels import headers
+from tests.knowledge.kernels import KERNELS, headers
 
 from ptxbench.knowledge.functions import functions_of
 from ptxbench.knowledge.hub import PACKS, load_hub
@@ -72,13 +72,14 @@ def blocks_of(document: Path) -> Iterator[Block]:
 
 @functools.cache
 def built(target: Target) -> Built:
-    """One compilation of the headers and of every block of CUDA for a target."""
+    """One compilation of the headers, of every block of CUDA for a target, and of kernels put together from them."""
     blocks = [block for path in documents(target) for block in blocks_of(path) if block.language == "cuda"]
     includes = {line for block in blocks for line in block.text.splitlines() if line.startswith("#include")}
     lines = [*sorted(includes), *(f'#include "{path.name}"' for path in headers(target))]
     lines.append(_CALLER)
     sources = [SourceFile(path=path.name, content=path.read_text()) for path in headers(target)]
-    whole = "\n".join([*lines, *(_placed(block) for block in blocks)])
+    together = (KERNELS / f"patterns_{target.value}.cu").read_text()
+    whole = "\n".join([*lines, *(_placed(block) for block in blocks), '#line 1 "patterns.cu"', together])
     sources.append(SourceFile(path="blocks.cu", content=whole))
     return build(Candidate(sources=tuple(sources), entry_file="blocks.cu"), target, Settings.load())
 

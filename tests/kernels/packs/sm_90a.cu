@@ -24,8 +24,8 @@ __device__ float* product(float* out, Multiply multiply) {
   return write(d, out);
 }
 
-// One warpgroup multiplies 64 rows in seven ways: out [64, 64], twice [64, 64] across, [64, 128], [64, 128] from registers,
-// [64, 128] across, [64, 256].
+// One warpgroup multiplies 64 rows in seven ways: out [64, 64], twice [64, 64] across, [64, 128], [64, 128] from
+// registers, [64, 128] across, [64, 256].
 __global__ void __launch_bounds__(128, 1)
     products(const __grid_constant__ Operands maps, const __nv_bfloat16* rows, float* out) {
   extern __shared__ uint8_t raw[];
