@@ -9,7 +9,7 @@ from typing import Any
 import inspect_ai
 from inspect_ai import Epochs, Task
 from inspect_ai.dataset import MemoryDataset, Sample
-from inspect_ai.model import Model, ModelOutput
+from inspect_ai.model import Model, ModelOutput, get_model
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer
 from inspect_ai.solver import Generate as InspectGenerate
 from inspect_ai.solver import Solver, TaskState, solver
@@ -26,8 +26,17 @@ from ptxbench.schema.evaluator import Evaluator
 from ptxbench.schema.journal import Fault, JournalEntry
 from ptxbench.schema.turn import UNFINISHED, SampleKey, Trajectory
 
+InspectTask = Task
 task = inspect_ai.task
-"""Inspect's decorator, for the entry point."""
+"""Inspect's value and decorator, for the entry point."""
+
+
+def model_name() -> str:
+    """The model that the running `inspect eval` was given; empty where there is none."""
+    try:
+        return str(get_model())
+    except ValueError:
+        return ""
 
 
 class _SampleRecords:

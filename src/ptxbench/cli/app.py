@@ -142,7 +142,8 @@ def run(
     ] = False,
 ) -> None:
     """Let a model write kernels, turn by turn, with a verdict after each answer."""
-    from ptxbench.cli.running import RunOrder, run_benchmark, wish_of
+    from ptxbench.cli.running import RunOrder, run_benchmark
+    from ptxbench.cli.wishes import wish_of
 
     wish = wish_of(dict(locals()))
     raise typer.Exit(run_benchmark(RunOrder(wish, device, output, resume, dry_run, parallel, retries, base_url)))

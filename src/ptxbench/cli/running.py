@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, get_args
 
 from rich.console import Console
 from rich.table import Table
 
-from ptxbench.agent.context import Policy
 from ptxbench.agent.estimate import ASSUMPTIONS, Estimate, estimate, packs_by_task
 from ptxbench.agent.own_models import is_own, open_own_model
 from ptxbench.agent.plans import Wish, make_plan, problems_of
 from ptxbench.agent.session import Session, Watch, carry_all_on
 from ptxbench.cli.run_progress import RunProgress
 from ptxbench.cli.showing import show_run
+from ptxbench.cli.wishes import device_for
 from ptxbench.errors import CommandError, ProviderError, PtxbenchError
 from ptxbench.evaluate.local import LocalEvaluator
-from ptxbench.evaluate.pipeline import EvaluationRequest, choose
+from ptxbench.evaluate.pipeline import EvaluationRequest
 from ptxbench.records.read import read_run
 from ptxbench.schema.evaluator import Evaluator
-from ptxbench.schema.turn import UNFINISHED, Price, RunPlan
-from ptxbench.schema.values import Target, ToolVersion
+from ptxbench.schema.turn import UNFINISHED, RunPlan
+from ptxbench.schema.values import ToolVersion
 
 
 @dataclass(frozen=True)
@@ -83,19 +82,11 @@ def _session(order: RunOrder) -> Iterator[Session]:
     else:
         if not order.wish.model:
             raise CommandError("No model was named.", "Give --model PROVIDER/MODEL, replay/FILE or smollm2/local.")
-        plan, problems = make_plan(order.wish, _device(order))
+        plan, problems = make_plan(order.wish, device_for(order.wish.target, order.device, planned=order.dry_run))
         folder = order.output or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
         session = Session.open(plan, problems, folder, (ToolVersion(name="ptxbench", version=version("ptxbench")),))
     with closing(session):
         yield session
-
-
-def _device(order: RunOrder) -> str:
-    if order.device == "none":
-        raise CommandError("A run needs a device.", "Give --device auto, cuda:N or emulator.")
-    if order.dry_run and order.device.startswith("cuda:"):
-        return order.device  # of the machine that the run is planned for
-    return choose(EvaluationRequest(target=order.wish.target, device=order.device)).name
 
 
 def _carry_on(session: Session, order: RunOrder) -> None:
@@ -144,7 +135,7 @@ def _report(folder: Path) -> int:
 
 
 def _print_plan(order: RunOrder) -> int:
-    plan, problems = make_plan(order.wish, _device(order))
+    plan, problems = make_plan(order.wish, device_for(order.wish.target, order.device, planned=order.dry_run))
     forecast = estimate(Session.open(plan, problems, None), plan.keys, order.parallel)
     console = Console(highlight=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -172,52 +163,3 @@ def _plan_lines(plan: RunPlan, forecast: Estimate) -> Iterator[str]:
     cost = "unknown without --price IN/OUT" if forecast.cost is None else f"about US$ {forecast.cost:,.0f}"
     yield f"cost: {cost}; time: about {forecast.seconds / 3600:,.1f} h"
     yield f"assumed: {ASSUMPTIONS}"
-
-
-def wish_of(options: Mapping[str, Any]) -> Wish:
-    """What is asked for, from the command's options as typed.
-
-    Raises:
-        CommandError: An option has a value that means nothing.
-    """
-    target, context = options["target"], options["context"]
-    if target not in set(Target):
-        raise CommandError(f"{target!r} is no target.", f"Use {' or '.join(Target)}.")
-    if context not in (None, *get_args(Policy)):
-        raise CommandError(f"{context!r} is no context policy.", f"Use {', '.join(get_args(Policy))}.")
-    same = ("model", "trajectories", "turns", "target_speedup", "workload", "context", "temperature", "preset")
-    limits = ("reasoning_effort", "token_limit", "context_limit", "cost_limit", "time_limit")
-    return Wish(
-        tasks=_listed(options["tasks"]),
-        target=Target(target),
-        packs=_listed(options["pack"]),
-        max_output_tokens=options["max_tokens"],
-        price=read_price(options["price"]) if options["price"] else None,
-        baseline_ms=dict(map(_baseline, options["baseline_ms"])) if options["baseline_ms"] else None,
-        **{name: options[name] for name in (*same, *limits)},
-    )
-
-
-def _listed(text: str | None) -> tuple[str, ...] | None:
-    return tuple(part.strip() for part in text.split(",") if part.strip()) if text else None
-
-
-def _baseline(text: str) -> tuple[str, float]:
-    name, _, number = text.rpartition("=")
-    try:
-        return name, float(number)
-    except ValueError:
-        raise CommandError(f"--baseline-ms is {text!r}.", "Give TASK=MILLISECONDS.") from None
-
-
-def read_price(text: str) -> Price:
-    """A price as typed: `IN/OUT`, US dollars for a million tokens.
-
-    Raises:
-        CommandError: It is not two numbers.
-    """
-    try:
-        paid, got = (float(part) for part in text.split("/"))
-    except ValueError:
-        raise CommandError(f"--price is {text!r}.", "Give IN/OUT in US$ for a million tokens, as in 3/15.") from None
-    return Price(input=paid, output=got)
