@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.emulator.blackwell.products import WAIT, Case, descriptor, filled, instruction, k_major, read_out
+from tests.emulator.blackwell.products import WAIT, Case, descriptor, filled, in_tensor, instruction, k_major, read_out
 from tests.emulator.blackwell.test_products import CODES, accumulator, raw, small
 from tests.emulator.blackwell.test_scales import SCALES, block, dense
 from tests.emulator.blackwell.tiny import Ran, allocated, run, text
@@ -60,18 +60,6 @@ def metadata(codes: NDArray[np.int64], kind: str, lanes: NDArray[np.int64]) -> N
             lane, column = lane // 16 * 16 + lane % 8 + chunk // 4 * 8, 0
         cells[lane, column] |= int(codes[row, chunk]) << shift
     return cells
-
-
-def in_tensor(case: Case, rows: NDArray[np.uint8], column: int, first: int) -> None:
-    """Each lane stores its row of bytes from a column on, through registers from the first on."""
-    start, count = case.place(rows.reshape(-1)), rows.shape[1] // 4
-    words = ", ".join(f"%r{first + place}" for place in range(count))
-    case.setup += f"mov.u32 %r201, tile; mad.lo.u32 %r201, %r350, {rows.shape[1]}, %r201;\n"
-    for place in range(count):
-        case.setup += f"ld.shared.u32 %r{first + place}, [%r201+{start + 4 * place}];\n"
-    case.setup += f"add.u32 %r203, %r301, {column};\n"
-    case.setup += f"tcgen05.st.sync.aligned.32x32b.x{count}.b32 [%r203], {{{words}}};\n"
-    case.setup += "tcgen05.wait::st.sync.aligned;\n"
 
 
 @dataclass

@@ -165,3 +165,15 @@ def mma(kind: str, flags: int, first: str = "%d1", enable: str = "0", more: str 
         f"setp.ne.u32 %p12, {enable}, 0;\n"
         f"@%p19 tcgen05.mma.cta_group::1.kind::{kind} [{target}], {first}, %d2, {flags:#x}, %p12{more};\n"
     )
+
+
+def in_tensor(case: Case, rows: Bytes, column: int, first: int) -> None:
+    """Each lane stores its row of bytes from a column on, through registers from the first on."""
+    start, count = case.place(rows.reshape(-1)), rows.shape[1] // 4
+    words = ", ".join(f"%r{first + place}" for place in range(count))
+    case.setup += f"mov.u32 %r201, tile; mad.lo.u32 %r201, %r350, {rows.shape[1]}, %r201;\n"
+    for place in range(count):
+        case.setup += f"ld.shared.u32 %r{first + place}, [%r201+{start + 4 * place}];\n"
+    case.setup += f"add.u32 %r203, %r301, {column};\n"
+    case.setup += f"tcgen05.st.sync.aligned.32x32b.x{count}.b32 [%r203], {{{words}}};\n"
+    case.setup += "tcgen05.wait::st.sync.aligned;\n"

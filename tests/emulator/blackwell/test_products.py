@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.emulator.blackwell.products import COMMIT, Case, instruction, k_major, mma, mn_major
+from tests.emulator.blackwell.products import COMMIT, Case, in_tensor, instruction, k_major, mma, mn_major
 from tests.emulator.blackwell.tiny import SCHEDULES, refused_by_ptxas, text
 
 Numbers = NDArray[np.float32]
@@ -239,6 +239,32 @@ def test_a_may_lie_in_tensor_memory(schedule: str) -> None:
     assert (accumulator(ran.words).reshape(128, 32) == a @ b.T).all()
 
 
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_rows_of_a_move_one_lane_down_behind_a_product_that_shifts_them(schedule: str) -> None:
+    a, b = small(128, 16, "bf16", 7), small(32, 16, "bf16", 8)
+    case = Case(32)
+    in_tensor(case, raw(a, "bf16"), 32, 220)
+    case.operand(2, k_major(raw(b, "bf16"), 2), 2)
+    case.setup += "add.u32 %r204, %r300, 32;\ntcgen05.fence::before_thread_sync;\nbar.sync 0;\n"
+    case.setup += "tcgen05.fence::after_thread_sync;\n"
+    flags = instruction(128, 32)
+    case.body = mma("f16", flags, first="[%r204]").replace("kind::f16", "kind::f16.ashift")
+    case.body += mma("f16", flags, first="[%r204]", enable="1", more=", 4")
+    ran = case.run(schedule, allocate=64)
+    assert ran.rules <= {"tensor-shift"}
+    moved = a.copy()
+    for quarter in range(0, 128, 32):
+        moved[quarter : quarter + 31] = a[quarter + 1 : quarter + 32]
+    assert (accumulator(ran.words).reshape(128, 32) == a @ b.T / 16 + moved @ b.T).all()
+
+
+def test_only_full_products_shift_their_a() -> None:
+    case, _ = made(BF16, 64, 32, 2, (0, 0))
+    case.setup += "add.u32 %r204, %r300, 0;\n"
+    case.body = mma("f16", instruction(64, 32), first="[%r204]").replace("kind::f16", "kind::f16.ashift")
+    assert "M is 128, of both CTAs together" in case.run().messages
+
+
 def test_ptxas_takes_these_programs(tmp_path: Path) -> None:
     for kind in KINDS:
         case, _ = made(kind, 128, 64, 2, (0, 0))
@@ -246,4 +272,5 @@ def test_ptxas_takes_these_programs(tmp_path: Path) -> None:
     case, _ = made(BF16, 64, 64, 2, (0, 0))
     case.body = case.body.replace("tcgen05.mma.", "tcgen05.mma.ws.")
     case.body += mma("f16", instruction(128, 64), first="[%r204]") + COMMIT
+    case.body += mma("f16", instruction(128, 64), first="[%r204]").replace("kind::f16", "kind::f16.ashift")
     assert not refused_by_ptxas(text(case.text(), per_thread=64, shared=case.image.size), tmp_path)

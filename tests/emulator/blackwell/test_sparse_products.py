@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.emulator.blackwell.forms import SYNC, in_tensor, metadata, sparse_rows
+from tests.emulator.blackwell.forms import SYNC, metadata, sparse_rows
 from tests.emulator.blackwell.products import (
     AFTER,
     COMMIT,
     WAIT,
     Case,
     filled,
+    in_tensor,
     instruction,
     k_major,
     mn_major,

@@ -16,7 +16,7 @@ from ptxbench.emulator.codegen.values import address_sources
 from ptxbench.emulator.errors import Fault
 from ptxbench.emulator.machine.cta import Cta
 from ptxbench.emulator.machine.products import Operand
-from ptxbench.emulator.machine.tensor_memory import ILLEGAL, Region, TensorMemory
+from ptxbench.emulator.machine.tensor_memory import ILLEGAL, SHIFTED, Region, TensorMemory, shift_down
 from ptxbench.emulator.machine.tensor_products import shared_operand
 from ptxbench.emulator.machine.tensor_work import Pipe, PipeWork
 from ptxbench.emulator.machine.unit import Unit
@@ -24,8 +24,6 @@ from ptxbench.emulator.ptx.ir import Instruction
 from ptxbench.emulator.tensor.narrow import codes
 
 _CHUNK = np.dtype("V16")
-_SHIFTED = 8
-"""Columns that a shift moves."""
 
 
 @dataclass(frozen=True)
@@ -119,18 +117,15 @@ def shift(ins: Instruction) -> Op:
         ctas = ctas_of(unit, group)
         for cta in ctas:
             TensorMemory.of(cta).use_group(group)
-            first, column = TensorMemory.of(cta).check(values[0], _SHIFTED, f"tcgen05.shift at {values[0]:#x}")
+            first, column = TensorMemory.of(cta).check(values[0], SHIFTED, f"tcgen05.shift at {values[0]:#x}")
         if first % 32:
             raise Fault(ILLEGAL, f"tcgen05.shift at lane {first}; the lane must be a multiple of 32")
 
         def move() -> None:
             for cta in ctas:
-                cells = TensorMemory.of(cta).cells
-                for quarter in range(first, 128, 32):
-                    block = cells[quarter + 1 : quarter + 32, column : column + _SHIFTED].copy()
-                    cells[quarter : quarter + 31, column : column + _SHIFTED] = block
+                shift_down(cta, first, column)
 
-        regions = tuple(Region(cta, slice(first // 16, 8), slice(column, column + _SHIFTED)) for cta in ctas)
+        regions = tuple(Region(cta, slice(first // 16, 8), slice(column, column + SHIFTED)) for cta in ctas)
         work = PipeWork(unit, line, move, kind="tcgen05.shift", sources=regions, targets=regions, place=("shift",))
         Pipe.of(unit, lane).add(work)
 

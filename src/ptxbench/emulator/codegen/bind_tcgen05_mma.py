@@ -37,6 +37,7 @@ from ptxbench.emulator.tensor.tcgen05 import Form, Shape, decode
 from ptxbench.emulator.tensor.tensor_sparse import metadata_columns
 
 _LANES = 128
+_SHIFT = ".ashift: no document says whether A's rows move before the product or behind it; here behind"
 _FORMS: dict[Form, Form] = {}
 Sources = tuple[tuple[Source, str], ...]
 Issue = Callable[[Unit, int, list[int]], None]
@@ -108,11 +109,7 @@ class _Operands:
 
 
 def product(ins: Instruction) -> Op:
-    """`tcgen05.mma`.
-
-    Raises:
-        Unsupported: It shifts A.
-    """
+    """`tcgen05.mma`."""
     # Equal forms are one object, so that chains of products are seen quickly.
     form = _FORMS.setdefault(Form.parse(ins), Form.parse(ins))
     operands, line, name = _Operands.read(ins, form), ins.line, ins.name
@@ -132,6 +129,8 @@ def product(ins: Instruction) -> Op:
         sides = _sides((form, shape), ctas, (a, b), factors, _Beside(home[0], places, zero.first if zero else 0))
         if form.sparse and not shape.transposed[1] and 0 < sides.b.descriptor.span < 2 * DEPTH:
             raise Unsupported(name, line, "64 bytes along K of a K-major B in a swizzle of 32 bytes")
+        if form.shifts:
+            rule(unit, ("tensor-shift", "warning"), _SHIFT, line)
         _advise(unit, line, (shape.doubtful, zero.doubtful if zero else ""), sides)
         made = Product(
             form,

@@ -9,12 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxbench.emulator.errors import Fault
-from ptxbench.emulator.tensor.tmem import COLUMNS, LANES, split_address
+from ptxbench.emulator.tensor.tmem import COLUMNS, LANES, QUARTER, split_address
 
 if TYPE_CHECKING:
     from ptxbench.emulator.machine.cta import Cta
     from ptxbench.emulator.machine.unit import Unit
 
+SHIFTED = 8
+"""Columns that a shift moves."""
 UNIT = 32
 """Columns that an allocation is a multiple of."""
 ILLEGAL = "cudaErrorIllegalInstruction"
@@ -152,6 +154,13 @@ class TensorMemory:
             rule(unit, ("tensor-memory-leak", "error"), message, each.line)
 
 
+def shift_down(cta: Cta, first: int, column: int) -> None:
+    """In each quarter of the lanes from `first` on, rows 1 to 31 move one lane down, over SHIFTED columns."""
+    cells = TensorMemory.of(cta).cells[:, column : column + SHIFTED]
+    for quarter in range(first, LANES, QUARTER):
+        cells[quarter : quarter + QUARTER - 1] = cells[quarter + 1 : quarter + QUARTER].copy()
+
+
 _HINTS = {
     "tensor-memory-leak": "tcgen05.dealloc of every allocation before the CTA ends; the next CTA waits for it",
     "tensor-allocation-order": "allocate the largest part first",
@@ -159,6 +168,7 @@ _HINTS = {
     "tensor-lane-quarter": "add 32 times the warp's number modulo 4 to the lane, in bits 16 to 31 of the address",
     "tensor-many-issuers": "elect one thread: every thread that executes it issues one of its own",
     "operand-overlap": "check the stride byte offset: 8 rows of a swizzled tile take 8 times the pattern's bytes",
+    "tensor-shift": "shift with tcgen05.shift.down, whose order with products is documented",
     "tensor-shape": "keep to what all sources agree on",
     "tensor-scale-copies": "copy them with tcgen05.cp.32x128b.warpx4, which fills all four quarters",
 }

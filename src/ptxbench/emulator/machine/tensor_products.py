@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ptxbench.emulator.errors import Fault
 from ptxbench.emulator.machine.cta import Cta
 from ptxbench.emulator.machine.products import Operand
-from ptxbench.emulator.machine.tensor_memory import ILLEGAL, Region, TensorMemory
+from ptxbench.emulator.machine.tensor_memory import ILLEGAL, Region, TensorMemory, shift_down
 from ptxbench.emulator.tensor import fast
 from ptxbench.emulator.tensor.accumulators import Piece, accumulator, half_lanes
 from ptxbench.emulator.tensor.narrow import along_k, along_mn
@@ -107,6 +107,7 @@ class Product:
             and self.shape.result == "f32"
             and other.kept is None
             and self.kept is None
+            and not self.form.shifts
             and other.zero is None
             and self.zero is None
             and other.target == self.target
@@ -124,7 +125,8 @@ class Product:
         read = written if self.accumulate else ()
         if isinstance(self.sides.a, tuple):
             column = self.sides.a[1]
-            read = (*read, *(self._region(each, column, A_COLUMNS) for each in self.pieces))
+            left = tuple(self._region(each, column, A_COLUMNS) for each in self.pieces)
+            read, written = (*read, *left), (*written, *left) if self.form.shifts else written
         if self.sides.metadata is not None:
             column, wide = self.sides.metadata[1], metadata_columns(self.form)
             read = (*read, *(self._region(each, column, wide) for each in self.pieces))
@@ -159,6 +161,9 @@ class Product:
                 a = self._left(chain, part)
                 made[part] = [np.matmul(a[:, step], b[:, step].T) for step in steps]
             self._write(piece, [each[piece.rows, piece.columns] for each in made[part]])
+        if self.form.shifts and isinstance(self.sides.a, tuple):
+            for cta in self.ctas:
+                shift_down(cta, 0, self.sides.a[1])
         for each in chain:
             each.done = True
 

@@ -47,18 +47,20 @@ class Form:
     sparse: bool
     block: int
     a_in_tensor: bool
+    shifts: bool = False
+    """`.ashift`: rows of A move one lane down."""
 
     @classmethod
     def parse(cls, ins: Instruction) -> Form:
         """The form of the instruction.
 
         Raises:
-            Unsupported: It is another one, or shifts the rows of A (which way is not documented).
+            Unsupported: It is another one.
         """
         words = ins.modifiers
         kind = next((word.removeprefix("kind::") for word in words if word.startswith("kind::")), "")
-        if kind not in _KINDS or "ashift" in words:
-            raise Unsupported(ins.name, ins.line, "the rows' direction is not documented" if "ashift" in words else "")
+        if kind not in _KINDS:
+            raise Unsupported(ins.name, ins.line)
         block = next((_BLOCKS[word] for word in words if word in _BLOCKS), 32) if "block_scale" in words else 0
         return cls(
             kind=kind,
@@ -67,6 +69,7 @@ class Form:
             sparse=any(word == "sp" or word.startswith("sp::") for word in words),
             block=block,
             a_in_tensor=isinstance(ins.operands[1], Address),
+            shifts="ashift" in words,
         )
 
     @property
@@ -244,6 +247,7 @@ def _size(read: _Reader) -> tuple[int, int, str]:
     form = read.form
     read_n, read_m = read.field(17, 22) << 3, read.field(24, 28) << 4
     rows, steps, least = _sizes(form)
+    rows = rows if not form.shifts else tuple(each for each in rows if each >= 128)
     if read_m not in rows:
         taken = " or ".join(str(each) for each in rows)
         raise read.refuse(24, 28, f"M >> 4, M = {read_m}", f"M is {taken}, of both CTAs together")
