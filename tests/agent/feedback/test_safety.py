@@ -155,8 +155,8 @@ def test_no_word_breaks_out_and_no_budget_is_exceeded(word: str, budget: int) ->
 def test_folders_of_the_machine_that_judges_do_not_show() -> None:
     made = document("wrong-compile_error")
     made["stages"]["build"]["diagnostics"][0] |= {
-        "message": 'cannot open "/home/judge/cache/9f/x.h"',
-        "file": "/home/judge/cache/9f/kernel.cu",
+        "message": 'cannot open "/var/judge/cache/9f/x.h"',
+        "file": "/var/judge/cache/9f/kernel.cu",
     }
     text = render_feedback(Verdict.model_validate(made), context())
     assert "judge" not in text
