@@ -166,3 +166,22 @@ def test_one_thread_of_each_of_two_warps_is_no_accident() -> None:
     ran = case.run(allocate=64)
     assert not ran.error
     assert "tensor-many-issuers" not in ran.rules
+
+
+READER = """
+setp.eq.u32 %p14, %r354, 3; @!%p14 bra others;
+ld.shared.u32 %r206, [tile]; st.global.u32 [%d51], %r206; bar.arrive 1, 64;
+others: {wait}
+"""
+
+
+@pytest.mark.parametrize("races", [False, True])
+def test_a_commit_hands_on_what_its_thread_knows(races: bool) -> None:
+    """Warp 3 reads, warp 0 learns that and issues; who sees the commit may overwrite what warp 3 read."""
+    write = COMMIT + DONE + AFTER + "setp.eq.u32 %p13, %r350, 64; @%p13 st.shared.u32 [tile], %r350;\n"
+    for wait, rules in (("@%p18 bar.sync 1, 64;", set()), ("", {"overwrite-before-release"})):
+        case, _ = made(BF16, 128, 32, 2, (0, 0))
+        case.body = READER.format(wait=wait) + case.body
+        text = case.text(write).replace("bar.arrive 1, 64;", "bar.arrive 1, 64;" if wait else "")
+        ran = run(text, per_thread=32, given=case.image.tobytes(), shared=case.image.size, races=races)
+        assert ran.rules == rules, ran.messages

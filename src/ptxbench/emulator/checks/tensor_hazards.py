@@ -48,13 +48,13 @@ class TensorHazards(TensorCells):
         actor.release()
 
     def tensor_committed(self, commit: Commit) -> None:
-        """Remember what the commit covers, and that it fences what its thread did before."""
+        """Remember what the commit covers, what its thread knows, and that it fences what the thread did before."""
         actor = self.hazards.actor(commit.unit)
         pipe = self.rows + actor.row
         time = self.times.get(pipe, 1)
         self.times[pipe] = time + 1
-        commit.mark = {pipe: time, ("tcgen05", actor.row): actor.time}
-        actor.release()
+        fenced = actor.time
+        commit.mark = {**actor.release(), pipe: time, ("tcgen05", actor.row): fenced}
 
     def tensor_arrived(self, commit: Commit, phases: Phases) -> None:
         """Who sees the phase knows that the work is over."""
