@@ -1,8 +1,8 @@
 """Head to head with SentryWard on Blackwell: its verdict and seconds beside the emulator's, for kernels and mutants.
 
-Run `python benchmarks/sentryward.py PROGRAM [--each N] [--budget SECONDS]`, where PROGRAM is `sentryward` of an
-environment of its own (`python -m venv V && V/bin/pip install sentryward==0.1.1`). It asks about the mutants of the
-kernel `tmem`, N of each operator, and adds its column to `data/mutation/sm_100a.json`.
+Run `python benchmarks/sentryward.py PROGRAM [--each N] [--only WORD ...]`, where PROGRAM is `sentryward` of an environment
+of its own (`python -m venv V && V/bin/pip install sentryward==0.1.1`). It asks about the mutants of the kernel `tmem`, N
+of each operator, and adds its column to `data/mutation/sm_100a.json`.
 
 What it is given differs from what the emulator gets in two points, without which it says the same of all mutants:
 registers of inline assembly are renamed (it takes a predicate without a percent sign for true in every lane), and a
@@ -118,12 +118,13 @@ def ask(program: Path, text: str, problem: Problem, budget: float) -> Answer:
     return Answer(level, () if level == "no" else told, spent)
 
 
-def chosen(sites: list[Site], each: int) -> list[Site]:
-    """The first of each operator, of the one kernel."""
+def chosen(sites: list[Site], each: int, words: list[str]) -> list[Site]:
+    """The first of each operator, of the one kernel, with one of the words in their name."""
     counts: dict[str, int] = {}
     taken = []
     for site in sites:
-        if site.kernel == KERNEL.name and counts.get(site.mutant.operator, 0) < each:
+        asked = site.kernel == KERNEL.name and any(word in site.name for word in words)
+        if asked and counts.get(site.mutant.operator, 0) < each:
             counts[site.mutant.operator] = counts.get(site.mutant.operator, 0) + 1
             taken.append(site)
     return taken
@@ -132,7 +133,9 @@ def chosen(sites: list[Site], each: int) -> list[Site]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("program", type=Path, help="`sentryward`")
+    parser.add_argument("--only", nargs="*", default=[""], help="only mutants whose name has one of these words")
     parser.add_argument("--each", type=int, default=1, help="mutants of each operator")
+    parser.add_argument("--no-kernels", dest="kernels", action="store_false", help="not about the unmutated kernel")
     parser.add_argument("--budget", type=float, default=600.0, help="seconds for one")
     parser.add_argument("-o", "--output", type=Path, default=DATA, help="folder of the results")
     parser.add_argument("--docs", type=Path, help="write the page of tables there")
@@ -141,12 +144,12 @@ def main() -> None:
     sites = sites_of(Target.SM_100A)
     results.begin(sites)
     text, problem = KERNEL.ptx(), KERNEL.problem()
-    for name, given in (("as it is", text), ("synchronised", synchronised(text))):
+    for name, given in (("as it is", text), ("synchronised", synchronised(text))) if options.kernels else ():
         said = ask(options.program, given, problem, options.budget)
         results.add(KERNEL.name, "sentryward" if given != text else "sentryward, as it is", said)
         print(line(f"{KERNEL.name}, {name}", "unmutated", "sentryward", said), flush=True)
     results.save()
-    for site in chosen(sites, options.each):
+    for site in chosen(sites, options.each, options.only):
         shape = site.mutant.shape
         changed = problem if shape is None else problem.with_map(site.mutant.map, shape)
         said = ask(options.program, applied(synchronised(text), site.mutant), changed, options.budget)
