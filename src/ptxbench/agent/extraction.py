@@ -107,14 +107,14 @@ def blocks_of(text: str) -> Iterator[Block]:
         if opening is None:
             opening, lines = fence, []
         elif fence is None or not _ends(opening, fence):
-            lines.append(_unindented(line, opening["indent"]))
+            lines.append(line)
         elif fence["label"]:
             opening, lines = fence, []
         else:
-            yield Block(opening["label"], "".join(f"{each}\n" for each in lines), closed=True)
+            yield Block(opening["label"], _unindented(lines, opening["indent"]), closed=True)
             opening = None
     if opening is not None and "".join(lines).strip():
-        yield Block(opening["label"], "".join(f"{each}\n" for each in lines), closed=False)
+        yield Block(opening["label"], _unindented(lines, opening["indent"]), closed=False)
 
 
 def ends_inside(text: str) -> bool:
@@ -127,9 +127,11 @@ def _ends(opening: re.Match[str], fence: re.Match[str]) -> bool:
     return fence["fence"][0] == opening["fence"][0] and len(fence["fence"]) >= len(opening["fence"])
 
 
-def _unindented(line: str, indent: str) -> str:
-    own = len(line) - len(line.lstrip(" \t"))
-    return line[min(own, len(indent)) :]
+def _unindented(lines: list[str], indent: str) -> str:
+    """A block's lines without their fence's indentation, where all of them have it."""
+    if all(line.startswith(indent) for line in lines if line.strip()):
+        lines = [line.removeprefix(indent) for line in lines]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _kernel(blocks: tuple[Block, ...]) -> str | None:
