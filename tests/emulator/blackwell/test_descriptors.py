@@ -58,6 +58,24 @@ REFUSED = {
         "bits 29-30 (first scale factor) hold 0x1; 2 factors begin at 0 or 2",
     ),
     "ue4m3 of 32": (form("mxf4nvf4", block=32), instruction(128, 64, (1, 1), 0), "ue4m3 is for blocks of 16"),
+    "selector of bytes": (
+        Form("i8", 1, False, True, 0, False),
+        instruction(128, 64, (1, 1), 2, more=5),
+        "bits 0-1 (sparsity selector, of which kind::i8 has no choice) hold 0x1",
+    ),
+    "dense": (Form("f16", 1, False, True, 0, False), PLAIN, "bit 2 (sparsity) hold 0x0; the instruction is sparse"),
+    "M of a sparse pair": (
+        Form("mxf4", 2, False, True, 32, False),
+        instruction(128, 64, (1, 1), 0, more=1 << 23 | 4),
+        "M is 256, of both CTAs together",
+    ),
+    "N of .ws.sp": (Form("f16", 1, True, True, 0, False), instruction(128, 256, more=4), "N is 64 or 128"),
+    "K of 96": (
+        form("mxf4", block=32),
+        instruction(128, 64, (1, 1), 0, more=1 << 23 | 1 << 31),
+        "bit 31 (K of 96, for sm_103a) hold 0x1",
+    ),
+    "M of .ashift": (Form("f16", 1, False, False, 0, True, True), instruction(64, 64), "M is 128"),
     "MN-major bytes": (form("f8f6f4"), instruction(128, 24, (0, 0), major=(0, 1)), "has N in steps of 16"),
 }
 
@@ -80,6 +98,7 @@ def test_an_instruction_descriptor_is_refused_by_the_name_of_its_bits(name: str)
         (VALID | 1 << 31, "bits 30-31"),
         (VALID | 1 << 52, "bits 52 hold 0x1; absolute leading offsets are for sm_103a"),
         (VALID | 1 << 53, "bits 53-60"),
+        (VALID | 1 << 49, "bits 49-51 hold 0x1; without a swizzle no pattern has a base offset"),
         (VALID | 3 << 61, "bits 61-63 hold 0x3; the swizzle is 0 (none), 1 (128 bytes in 32-byte atoms), 2 (128)"),
     ],
 )
@@ -110,6 +129,16 @@ def test_a_width_that_sources_disagree_about_is_a_warning() -> None:
     ran = case.run()
     assert [(each.rule, each.severity) for each in ran.result.findings] == [("tensor-shape", "warning")]
     assert "N = 24 with M = 128: the PTX ISA allows steps of 8, libraries keep to 16" in ran.messages
+
+
+def test_a_product_that_overwrites_its_own_a_is_found() -> None:
+    case = Case(32)
+    case.place(np.zeros(1 << 14, np.uint8))
+    case.setup = descriptor(2, 0, 16, 1024, 2) + "add.u32 %r204, %r300, 24;\n"
+    case.body = mma("f16", instruction(128, 32), first="[%r204]")
+    ran = case.run(allocate=64)
+    assert ("tensor-overlap", "error") in {(each.rule, each.severity) for each in ran.result.findings}
+    assert "A of the product at line" in ran.messages
 
 
 def test_an_operand_beyond_shared_memory_is_out_of_bounds() -> None:

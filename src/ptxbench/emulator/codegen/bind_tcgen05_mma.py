@@ -143,6 +143,9 @@ def product(ins: Instruction) -> Op:
             _kept(more[scales : scales + kept]),
             zero,
         )
+        if over := made.overlap() if form.a_in_tensor or form.sparse or form.block else "":
+            message = f"{over} of the product at line {line} lie in its accumulator, from column {home[1]} on"
+            rule(unit, ("tensor-overlap", "error"), message, line)
         read, written = made.regions()
         work = PipeWork(
             unit,

@@ -34,6 +34,16 @@ class Region:
     groups: slice
     columns: slice
 
+    def meets(self, other: Region) -> bool:
+        """Whether some cells belong to both."""
+        if self.cta is not other.cta:
+            return False
+        mine, others = self.columns, other.columns
+        if mine.start >= others.stop or others.start >= mine.stop:
+            return False
+        every = range(LANES // 16)
+        return not set(every[self.groups]).isdisjoint(every[other.groups])
+
 
 @dataclass(frozen=True)
 class Allocation:
@@ -168,6 +178,7 @@ _HINTS = {
     "tensor-lane-quarter": "add 32 times the warp's number modulo 4 to the lane, in bits 16 to 31 of the address",
     "tensor-many-issuers": "elect one thread: every thread that executes it issues one of its own",
     "operand-overlap": "check the stride byte offset: 8 rows of a swizzled tile take 8 times the pattern's bytes",
+    "tensor-overlap": "give the accumulator and the other operands columns of their own",
     "tensor-shift": "shift with tcgen05.shift.down, whose order with products is documented",
     "tensor-shape": "keep to what all sources agree on",
     "tensor-scale-copies": "copy them with tcgen05.cp.32x128b.warpx4, which fills all four quarters",

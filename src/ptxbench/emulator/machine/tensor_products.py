@@ -133,6 +133,18 @@ class Product:
         read = (*read, *self.sides.others)
         return read, written
 
+    def overlap(self) -> str:
+        """Which operands in tensor memory lie in the accumulator, which it overwrites while they are read."""
+        written = [self._region(each, self.target[1], _width(each)) for each in self.pieces]
+        read = {"its scale factors": list(self.sides.others)}
+        if isinstance(self.sides.a, tuple):
+            read["A"] = [self._region(each, self.sides.a[1], A_COLUMNS) for each in self.pieces]
+        if self.sides.metadata is not None:
+            column, wide = self.sides.metadata[1], metadata_columns(self.form)
+            read["A's metadata"] = [self._region(each, column, wide) for each in self.pieces]
+        found = (name for name, regions in read.items() if any(a.meets(b) for a in regions for b in written))
+        return " and ".join(sorted(found))
+
     def _region(self, piece: Piece, column: int, width: int) -> Region:
         return Region(self.ctas[piece.cta], piece.groups, slice(column, column + width))
 

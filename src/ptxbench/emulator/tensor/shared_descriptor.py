@@ -56,6 +56,10 @@ class SharedDescriptor:
                 code,
                 "the swizzle is 0 (none), 1 (128 bytes in 32-byte atoms), 2 (128), 4 (64) or 6 (32)",
             )
+        if not code and value >> 49 & 7:
+            raise _refused(
+                value, "49-51", value >> 49 & 7, "without a swizzle no pattern has a base offset, it must be 0"
+            )
         fields = Descriptor(
             start=(value & 0x3FFF) << 4,
             leading=(value >> 16 & 0x3FFF) << 4,

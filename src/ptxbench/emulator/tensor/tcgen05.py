@@ -197,7 +197,7 @@ def _scaled(read: _Reader) -> Shape:
     form = read.form
     read.zero(3, 3)
     read.zero(6, 6)
-    read.zero(31, 31)
+    read.zero(31, 31, "K of 96, for sm_103a" if form.kind != "mxf8f6f4" else "reserved")
     if form.kind != "mxf8f6f4":
         read.zero(12, 12)
     types = _types(read, 12 if form.kind == "mxf8f6f4" else 11)
@@ -252,7 +252,9 @@ def _size(read: _Reader) -> tuple[int, int, str]:
         taken = " or ".join(str(each) for each in rows)
         raise read.refuse(24, 28, f"M >> 4, M = {read_m}", f"M is {taken}, of both CTAs together")
     if not least <= read_n <= 256 or not _allowed(form, read_n, steps):
-        taken = "64, 128 or 256" if form.weight else f"{least} to 256 in steps of {steps}"
+        taken = (
+            ("64 or 128" if form.sparse else "64, 128 or 256") if form.weight else f"{least} to 256 in steps of {steps}"
+        )
         raise read.refuse(17, 22, f"N >> 3, N = {read_n}", f"N is {taken}")
     wide = 16 * form.group
     bytewise = _TYPES[form.kind].get(read.field(10, 12)) in ("e4m3", "e5m2", "s8", "u8")
