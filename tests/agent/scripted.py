@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -87,6 +88,7 @@ class WordEvaluator:
 
     async def evaluate(self, problem: Problem, workload: Workload, candidate: Candidate) -> Verdict:
         self.before()
+        await asyncio.sleep(0)  # where an interrupt arrives
         self.candidates.append(candidate)
         source = candidate.entry_source
         if "fault" in source and self.faults > 0:

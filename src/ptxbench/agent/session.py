@@ -14,7 +14,7 @@ from ptxbench.agent.limits import Purse
 from ptxbench.agent.loop import Means, run_trajectory
 from ptxbench.agent.prompt import Asked, pack_for, prompt
 from ptxbench.errors import ProblemError, RecordError
-from ptxbench.records.layout import JOURNAL, LOCK, TRAJECTORIES, RunFolder
+from ptxbench.records.layout import JOURNAL, TRAJECTORIES, RunFolder
 from ptxbench.records.write import RunStore
 from ptxbench.schema.evaluator import Evaluator
 from ptxbench.schema.journal import Fault, JournalEntry
@@ -190,7 +190,8 @@ def _workload(problem: Problem, key: SampleKey) -> Workload:
 
 def _check_folder(folder: Path) -> None:
     ours = RunFolder(folder)
-    strangers = {each.name for each in folder.iterdir()} - {TRAJECTORIES, JOURNAL, LOCK} if folder.is_dir() else set()
+    names = {each.name for each in folder.iterdir()} if folder.is_dir() else set()
+    strangers = {name for name in names - {TRAJECTORIES, JOURNAL} if not name.startswith(".")}
     if strangers and not ours.run.is_file():
         what = f"{folder} is neither empty nor a run."
         raise RecordError(what, "Name another folder with -o.")

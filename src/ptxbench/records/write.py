@@ -15,6 +15,9 @@ from ptxbench.records.read import read_document, read_journal
 from ptxbench.schema.journal import Fault, JournalEntry
 from ptxbench.schema.turn import Run, SampleKey, Trajectory
 
+_PARTIAL = ".*.json.*"
+"""Files whose writing was cut short by a crash."""
+
 
 class RunStore:
     """The folder of one run, held by this process alone until `close`."""
@@ -37,6 +40,8 @@ class RunStore:
             self._lock.close()
             what = f"Another process is writing into {folder.root}."
             raise RecordError(what, "Wait for it, or name another folder with -o.") from None
+        for left in (*folder.root.glob(_PARTIAL), *folder.trajectories.glob(_PARTIAL)):
+            left.unlink()
 
     def close(self) -> None:
         """Let go of the folder."""
