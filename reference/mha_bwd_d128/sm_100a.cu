@@ -31,20 +31,21 @@ constexpr int kThreadsQ = 192;           // sum_queries: warps 0-3 store; 4 mult
 constexpr float kScale = 0.08838834764831845f, kLog2e = 1.4426950408889634f;  // 1 / sqrt(kDim), 1 / ln(2)
 constexpr size_t kRoom = 1 << 30;                                             // for dS of as many heads as fit
 constexpr int kBytes = kBlock * kDim * 2, kHalf = kBytes / 2, kBytesVectors = kBlock * 8;  // of a block, a half
-constexpr int kOffsetRing = 2 * kBytes, kOffsetPiece = kOffsetRing + 2 * kStages * kBytes;  // behind K and V
-constexpr int kOffsetVectors = kOffsetPiece + kBytes, kOffsetBarriers = kOffsetVectors + kStages * kBytesVectors;
-constexpr int kSharedBytes = kOffsetBarriers + (4 * kStages + 5) * 8 + 4;
-constexpr int kOffsetPieceQ = kPairs * 2 * kBytes, kOffsetBarriersQ = kOffsetPieceQ + kHalf;
-constexpr int kSharedBytesQ = kOffsetBarriersQ + (2 * kPairs + 1) * 8 + 4;
+constexpr int kOffsetRing = 2 * kBytes, kOffsetVectors = kOffsetRing + 2 * kStages * kBytes;  // ring: behind K and V
+constexpr int kOffsetBarriers = kOffsetVectors + kStages * kBytesVectors, kOffsetBarriersQ = kPairs * 2 * kBytes;
+constexpr int kAlign = 1024;  // the SW128 pattern follows the address with this period
+constexpr int kSharedBytes = kOffsetBarriers + (4 * kStages + 5) * 8 + 4 + kAlign;
+constexpr int kSharedBytesQ = kOffsetBarriersQ + (2 * kPairs + 1) * 8 + 4 + kAlign;
 static_assert(kSharedBytes <= 232448 && kSharedBytesQ <= 232448, "opt-in shared memory of one CTA");
 // D of fp32, A and B of bf16, N / 8 and M / 16; inner dimension across the rows of B, of A (PTX ISA, tcgen05).
 constexpr uint32_t kRows = 1u << 4 | 1u << 7 | 1u << 10 | (kBlock / 8) << 17 | (kBlock / 16) << 24;
 constexpr uint32_t kAcross = kRows | 1u << 16, kBothAcross = kAcross | 1u << 15;
 struct Args {
-  CUtensorMap own[2], walked[2], sums[2], dq;  // K, V; Q, dO; dV, dK
-  float* vectors;                              // [heads, blocks, 2, 128]
-  uint8_t* pieces;                             // of dS^T: [heads of a launch, blocks of queries, of keys, 2, 128, 64]
-  int rows, blocks, head;                      // head: the first one of a launch
+  CUtensorMap own[2], walked[2];  // K, V; Q, dO
+  uint32_t *sums[2], *dq;         // dV, dK
+  float* vectors;                 // [heads, blocks, 2, 128]
+  uint8_t* pieces;                // of dS^T: [heads of a launch, blocks of queries, blocks of keys, 2, 128, 64]
+  int rows, blocks, head;         // head: the first one of a launch
   __device__ uint8_t* piece(int queries, int keys) const {
     return pieces + (((size_t)(blockIdx.x / blocks) * blocks + queries) * blocks + keys) * kBytes;
   }
@@ -73,7 +74,11 @@ DEVICE void bulk_load(uint32_t dst, const void* src, uint32_t barrier, uint32_t 
       "r"(bytes), "r"(barrier));
 }
 DEVICE void fence_after() { PTX("tcgen05.fence::after_thread_sync;"); }
-DEVICE void meet() { PTX("tcgen05.fence::before_thread_sync;"); __syncthreads(); fence_after(); }
+DEVICE void meet() {
+  __syncwarp();
+  PTX("tcgen05.fence::before_thread_sync;");
+  __syncthreads(), fence_after();
+}
 // Columns of tensor memory, got by one warp for all.
 template <int kCount> DEVICE uint32_t allocate(uint32_t at, bool mine) {
   if (mine) PTX("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;\n\t"
@@ -87,8 +92,8 @@ template <int kCount> DEVICE void release(uint32_t columns, bool mine) {
 }
 // Shared-memory operands in SW128 (PTX ISA, tcgen05 matrix descriptor): groups of 8 rows lie 1024 bytes apart. With the
 // product's inner dimension along the row the other stride is unused; across the rows it leads to the second half.
-DEVICE uint64_t operand(uint32_t address) {
-  return (uint64_t)((address & 0x3FFFF) >> 4) | (uint64_t)(kHalf >> 4) << 16 | 64ull << 32 | 1ull << 46 | 2ull << 61;
+DEVICE uint64_t operand(uint32_t address, uint32_t stride = 16) {
+  return (uint64_t)((address & 0x3FFFF) >> 4) | (uint64_t)(stride >> 4) << 16 | 64ull << 32 | 1ull << 46 | 2ull << 61;
 }
 #define MMA(a) "{.reg .pred p; setp.ne.b32 p, %4, 0; tcgen05.mma.cta_group::1.kind::f16 [%0], " a ", %2, %3, p;}"
 DEVICE void mma(uint32_t d, uint64_t a, uint64_t b, uint32_t kind, bool more) {
@@ -122,43 +127,26 @@ DEVICE uint32_t pack(float2 x) {
 DEVICE float exp2_approx(float x) { asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x)); return x; }
 DEVICE float2 pair_of(const uint32_t* x) { return {__uint_as_float(x[0]), __uint_as_float(x[1])}; }
 DEVICE uint32_t shared_base() {
-  extern __shared__ __align__(1024) uint8_t raw[];  // the SW128 pattern follows the address with this period
-  const uint32_t base = (uint32_t)__cvta_generic_to_shared(raw);
-  if (base % 1024 != 0) __trap();
-  return base;
+  extern __shared__ uint8_t raw[];
+  return ((uint32_t)__cvta_generic_to_shared(raw) + kAlign - 1) & ~(uint32_t)(kAlign - 1);
 }
-// A box of 128 rows and 64 columns on its way to memory, by one warpgroup and through one buffer; a row per thread.
-struct Box {
-  const uint32_t at;
-  const int group, row = threadIdx.x % 128;
-  DEVICE void fill(const uint32_t (&x)[32]) const {
-    if (row == 0) PTX("cp.async.bulk.wait_group.read 0;");  // what was there has left
-    PTX("bar.sync %0, 128;", "r"(1 + group));
-    UNROLL for (int i = 0; i < 8; ++i)
-      PTX("st.shared.v4.b32 [%0], {%1, %2, %3, %4};", "r"(at + row * 128 + (i ^ row % 8) * 16), "r"(x[4 * i]),
-          "r"(x[4 * i + 1]), "r"(x[4 * i + 2]), "r"(x[4 * i + 3]));
-    PTX("fence.proxy.async.shared::cta;\n\tbar.sync %0, 128;", "r"(1 + group));
+DEVICE void store_global(void* to, const uint32_t* x) {  // a sector
+  PTX("st.global.v8.b32 [%0], {%1, %2, %3, %4, %5, %6, %7, %8};", "l"(to), EACH8("r", 0));
+}
+// Rounds the lane's 128 columns to bf16 and writes them.
+DEVICE void store_row(uint32_t* to, uint32_t at, bool exists) {
+  for (int half = 0; half < 2; ++half) {
+    uint32_t x[64];
+    load(x, at + half * 64);
+    UNROLL for (int i = 0; i < 32; ++i) x[i] = pack(pair_of(x + 2 * i));
+    UNROLL for (int i = 0; i < 32 && exists; i += 8) store_global(to + half * 32 + i, x + i);
   }
-  // Rounds 128 columns of tensor memory to bf16 and writes them; rows beyond the head are left out.
-  DEVICE void finish(uint32_t columns, const CUtensorMap* map, int y, int head) const {
-    for (int half = 0; half < 2; ++half) {
-      uint32_t x[64], r[32];
-      load(x, columns + half * 64);
-      UNROLL for (int i = 0; i < 32; ++i) r[i] = pack(pair_of(x + 2 * i));
-      fill(r);
-      if (row == 0)
-        PTX("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];\n\t"
-            "cp.async.bulk.commit_group;", "l"(map), "r"(at), "r"(0), "r"(y), "r"(half), "r"(head));
-    }
-    if (row == 0) PTX("cp.async.bulk.wait_group 0;");
-  }
-};
+}
 struct Shared {
   uint32_t base;
   DEVICE uint32_t own(int which) const { return base + which * kBytes; }  // K, V
   DEVICE uint32_t slot(int which, int i) const { return which * kStages + i % kStages; }
   DEVICE uint32_t block(int which, int i) const { return base + kOffsetRing + slot(which, i) * kBytes; }
-  DEVICE uint32_t piece(int group) const { return base + kOffsetPiece + group * kHalf; }
   DEVICE uint32_t vectors(int i) const { return base + kOffsetVectors + i % kStages * kBytesVectors; }
   DEVICE uint32_t full(int which, int i) const { return base + kOffsetBarriers + slot(which, i) * 8; }
   DEVICE uint32_t empty(int which, int i) const { return full(which, i) + 2 * kStages * 8; }
@@ -203,7 +191,7 @@ struct Products {
     wait(s.done(which, true), i & 1), fence_after();
     for (int j = 0; j < kBlock / 16; ++j)
       mma(place(columns, 2 + which), place(columns, which) + j / 4 * 64 + j % 4 * 8,
-          operand(s.block(1 - which, i) + j * 2048), i + j > 0);
+          operand(s.block(1 - which, i) + j * 2048, kHalf), i + j > 0);
     commit(s.empty(1 - which, i));
   }
   DEVICE void run(int blocks) const {
@@ -252,20 +240,28 @@ struct ElementWise {
     }
     store(place(columns, 1) + group * 64, r), arrive(s.done(1, true));
   }
+  // dS^T to memory as shared memory will hold it: 16-byte chunk c of a row at c ^ row % 8, so chunks stay in pairs.
+  DEVICE void send(uint8_t* piece, const uint32_t (&r)[32]) const {
+    UNROLL for (int i = 0; i < 4; ++i) {
+      uint32_t x[8];
+      UNROLL for (int j = 0; j < 4; ++j) {
+        x[j] = row % 2 ? r[8 * i + j + 4] : r[8 * i + j];
+        x[j + 4] = row % 2 ? r[8 * i + j] : r[8 * i + j + 4];
+      }
+      store_global(piece + group * kHalf + row * 128 + (i ^ row % 8 / 2) * 32, x);
+    }
+  }
   DEVICE void run(const Tile& t) {
-    const Box box{s.piece(group), group};
-    const int last = t.blocks - 1;
+    const int last = t.blocks - 1, key = t.own * kBlock + row;
     for (int i = 0; i <= last; ++i) {
       uint32_t r[32];
       exponentiate(i, kCausal && i == 0);
-      differentiate(i, r, t.own * kBlock + row < args.rows);
-      box.fill(r);
-      if (row == 0)
-        PTX("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n\tcp.async.bulk.commit_group;",
-            "l"(args.piece(t.first + i, t.own) + group * kHalf), "r"(box.at), "r"(kHalf));
+      differentiate(i, r, key < args.rows);
+      send(args.piece(t.first + i, t.own), r);
     }
     wait(s.empty(0, last), parity(last)), fence_after();
-    box.finish(place(columns, 2 + group), &args.sums[group], t.own * kBlock, t.head);
+    uint32_t* to = args.sums[group] + ((size_t)t.head * args.rows + key) * (kDim / 2);
+    store_row(to, place(columns, 2 + group), key < args.rows);
   }
 };
 __global__ void __launch_bounds__(kThreads, 1) sum_keys(const __grid_constant__ Args args) {
@@ -303,7 +299,7 @@ struct Pairs {
     for (int i = 0; i < blocks; ++i) {
       wait(full(i), i / kPairs & 1);
       for (int j = 0; j < kBlock; j += 16)
-        mma(columns, operand(piece(i) + j * 128), operand(keys(i) + j * 128), kBothAcross, i + j > 0);
+        mma(columns, operand(piece(i) + j * 128, kHalf), operand(keys(i) + j * 128, kHalf), kBothAcross, i + j > 0);
       commit(empty(i));
     }
     commit(done());
@@ -321,9 +317,10 @@ __global__ void __launch_bounds__(kThreadsQ, 1) sum_queries(const __grid_constan
   if (warp == 5 && elected()) s.load(args, own, head, blocks);
   if (warp == 4 && elected()) s.multiply(columns, blocks);
   if (warp < 4) {
-    const Box box{s.base + kOffsetPieceQ, 0};
     wait(s.done(), 0), fence_after();
-    box.finish(columns + ((uint32_t)(warp * 32) << 16), &args.dq, own * kBlock, head);
+    const int query = own * kBlock + threadIdx.x;
+    uint32_t* to = args.dq + ((size_t)head * args.rows + query) * (kDim / 2);
+    store_row(to, columns + ((uint32_t)(warp * 32) << 16), query < args.rows);
   }
   release<128>(columns, warp == 4);
 }
@@ -347,8 +344,8 @@ __global__ void __launch_bounds__(256) prepare(const Eight* o, const Eight* grad
 void check(cudaError_t error, const char* what) {
   if (error != cudaSuccess) TVM_FFI_THROW(RuntimeError) << what << ": " << cudaGetErrorString(error);
 }
-// [heads, rows, 128] as (64 columns, row, half, head), moved in SW128 boxes of 128 rows and one half or both.
-CUtensorMap tensor_map(const tvm::ffi::TensorView& x, uint32_t halves) {
+// [heads, rows, 128] as (64 columns, row, half, head), read in SW128 boxes of both halves of 128 rows.
+CUtensorMap tensor_map(const tvm::ffi::TensorView& x) {
   void* entry = nullptr;
   cudaDriverEntryPointQueryResult found;
   check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &entry, 12000, cudaEnableDefault, &found), "driver");
@@ -356,7 +353,7 @@ CUtensorMap tensor_map(const tvm::ffi::TensorView& x, uint32_t halves) {
   CUtensorMap map;
   const cuuint64_t rows = x.size(2), dims[] = {kDim / 2, rows, 2, (cuuint64_t)(x.size(0) * x.size(1))};
   const cuuint64_t strides[] = {kDim * 2, kDim, rows * kDim * 2};
-  const cuuint32_t box[] = {kDim / 2, kBlock, halves, 1}, steps[] = {1, 1, 1, 1};
+  const cuuint32_t box[] = {kDim / 2, kBlock, 2, 1}, steps[] = {1, 1, 1, 1};
   const CUresult result = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(entry)(
       &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, x.data_ptr(), dims, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
       CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
@@ -374,8 +371,9 @@ void run(tvm::ffi::TensorView Q, tvm::ffi::TensorView K, tvm::ffi::TensorView V,
   TVM_FFI_ICHECK(LSE.numel() * kDim == Q.numel()) << "LSE must be [B, H, S]";
   if (Q.numel() == 0) return;
   const int rows = (int)Q.size(2), heads = (int)(Q.size(0) * Q.size(1)), blocks = (rows + kBlock - 1) / kBlock;
-  Args args{{tensor_map(K, 2), tensor_map(V, 2)}, {tensor_map(Q, 2), tensor_map(dO, 2)},
-            {tensor_map(dV, 1), tensor_map(dK, 1)}, tensor_map(dQ, 1), nullptr, nullptr, rows, blocks, 0};
+  Args args{{tensor_map(K), tensor_map(V)}, {tensor_map(Q), tensor_map(dO)},
+            {static_cast<uint32_t*>(dV.data_ptr()), static_cast<uint32_t*>(dK.data_ptr())},
+            static_cast<uint32_t*>(dQ.data_ptr()), nullptr, nullptr, rows, blocks, 0};
   const size_t room = (size_t)blocks * blocks * kBytes, numbers = (size_t)heads * blocks * 2 * kBlock;
   const int together = static_cast<int>(std::clamp<size_t>(kRoom / room, 1, heads));
   const auto stream = static_cast<cudaStream_t>(TVMFFIEnvGetStream(Q.device().device_type, Q.device().device_id));

@@ -67,11 +67,11 @@ DEVICE void tma_load(uint32_t dst, const CUtensorMap* map, uint32_t barrier, int
 }
 DEVICE void fence_before() { PTX("tcgen05.fence::before_thread_sync;"); }
 DEVICE void fence_after() { PTX("tcgen05.fence::after_thread_sync;"); }
-DEVICE void meet() { fence_before(), __syncthreads(), fence_after(); }
+DEVICE void meet() { __syncwarp(), fence_before(), __syncthreads(), fence_after(); }
 // Shared-memory operands in SW128 (PTX ISA, tcgen05 matrix descriptor): groups of 8 rows lie 1024 bytes apart. With the
 // product's inner dimension along the row the other stride is unused; across the rows it leads to the second half.
-DEVICE uint64_t operand(uint32_t address) {
-  return (uint64_t)((address & 0x3FFFF) >> 4) | (uint64_t)(kHalf >> 4) << 16 | 64ull << 32 | 1ull << 46 | 2ull << 61;
+DEVICE uint64_t operand(uint32_t address, uint32_t stride = 16) {
+  return (uint64_t)((address & 0x3FFFF) >> 4) | (uint64_t)(stride >> 4) << 16 | 64ull << 32 | 1ull << 46 | 2ull << 61;
 }
 #define MMA(a) "{.reg .pred p; setp.ne.b32 p, %4, 0; tcgen05.mma.cta_group::1.kind::f16 [%0], " a ", %2, %3, p;}"
 DEVICE void mma(uint32_t d, uint64_t a, uint64_t b, bool more) {
@@ -183,7 +183,7 @@ struct Products {
     wait(s.full(place), place / kStages & 1), wait(s.of(tile, kCorrected), done[tile] & 1);
     wait(s.of(tile, kExponentiated), done[tile] & 1), fence_after();
     for (int i = 0; i < kBlock / 16; ++i)
-      mma(output_at(columns, tile), probabilities_at(columns, tile) + i * 8, operand(s.block(place) + i * 2048),
+      mma(output_at(columns, tile), probabilities_at(columns, tile) + i * 8, operand(s.block(place) + i * 2048, kHalf),
           step > first_step(tile) || i > 0);
     commit(s.of(tile, kOutput)), ++done[tile];
   }
