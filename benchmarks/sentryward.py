@@ -1,8 +1,8 @@
 """Head to head with SentryWard on Blackwell: its verdict and seconds beside the emulator's, for kernels and mutants.
 
-Run `python benchmarks/sentryward.py PROGRAM [--each N] [--only WORD ...]`, where PROGRAM is `sentryward` of an environment
-of its own (`python -m venv V && V/bin/pip install sentryward==0.1.1`). It asks about the mutants of the kernel `tmem`, N
-of each operator, and adds its column to `data/mutation/sm_100a.json`.
+Run `python benchmarks/sentryward.py PROGRAM [--each N] [--only WORD ...]`, where PROGRAM is `sentryward` of an
+environment of its own (`python -m venv V && V/bin/pip install sentryward==0.1.1`). It asks about the mutants of the
+kernel `tmem`, N of each operator, and adds its column to `data/mutation/sm_100a.json`.
 
 What it is given differs from what the emulator gets in two points, without which it says the same of all mutants:
 registers of inline assembly are renamed (it takes a predicate without a percent sign for true in every lane), and a

@@ -32,6 +32,16 @@ finding, wrong numbers, a hang, a refused launch) or a warning. Seconds are proc
 schedules and of making functions of the PTX.
 """
 
+SENTRYWARD = """SentryWard and the text as the compiler makes it: `invalid_lifecycle`, 372 times
+`barrier_initialized_multiple_times` ("barrier lifetime 0 is initialized more than once; initialization recovery refused:
+initializers belong to different actors"), for it takes a predicate of inline assembly that is named without a percent
+sign for true in every lane. With those renamed it says `potential_race`: the `tcgen05.ld` of lane 1 against the next
+`tcgen05.mma`, because lane 0 alone arrives behind the warp's `tcgen05.wait::ld.sync.aligned`. With a `bar.warp.sync`
+between the two, `race_free`: so it is given both for all mutants. It models no fences, proxies or descriptors, and no
+numbers without a PyTorch reference; it proves for all schedules what the emulator tries in three. It was asked about
+the kernel `tmem` alone.
+"""
+
 TITLES = {"sm_90a": "Hopper", "sm_100a": "Blackwell"}
 COLUMNS = {
     "sm_90a": {"emulator": "emulator", "gpu": "H200", "sanitizer": "compute-sanitizer"},
@@ -48,7 +58,9 @@ def render(folder: Path) -> str:
     parts = [HEAD]
     for target, title in TITLES.items():
         data = json.loads((folder / f"{target}.json").read_text())
-        parts += [f"## {title}\n", _summary(target, data), _misses(target, data), _table(target, data)]
+        parts += [f"## {title}\n", _summary(target, data), _misses(data)]
+        parts += [SENTRYWARD] if target == "sm_100a" else []
+        parts.append(_table(target, data))
     return "\n".join(parts)
 
 
@@ -79,7 +91,7 @@ def _unmutated(column: str, kernels: Mapping[str, Mapping[str, Row]]) -> str:
     return "; ".join(f"{name}: {what}" for name, what in said.items())
 
 
-def _misses(target: str, data: Mapping[str, Any]) -> str:
+def _misses(data: Mapping[str, Any]) -> str:
     missed = [
         each
         for each in data["mutants"].values()
