@@ -33,13 +33,13 @@ schedules and of making functions of the PTX.
 """
 
 SENTRYWARD = """SentryWard and the text as the compiler makes it: `invalid_lifecycle`, 372 times
-`barrier_initialized_multiple_times` ("barrier lifetime 0 is initialized more than once; initialization recovery refused:
-initializers belong to different actors"), for it takes a predicate of inline assembly that is named without a percent
-sign for true in every lane. With those renamed it says `potential_race`: the `tcgen05.ld` of lane 1 against the next
-`tcgen05.mma`, because lane 0 alone arrives behind the warp's `tcgen05.wait::ld.sync.aligned`. With a `bar.warp.sync`
-between the two, `race_free`: so it is given both for all mutants. It models no fences, proxies or descriptors, and no
-numbers without a PyTorch reference; it proves for all schedules what the emulator tries in three. It was asked about
-the kernel `tmem` alone.
+`barrier_initialized_multiple_times` ("barrier lifetime 0 is initialized more than once; initialization recovery
+refused: initializers belong to different actors"), for it takes a predicate of inline assembly that is named without a
+percent sign for true in every lane. With those renamed it says `potential_race`: the `tcgen05.ld` of lane 1 against the
+next `tcgen05.mma`, because lane 0 alone arrives behind the warp's `tcgen05.wait::ld.sync.aligned`. With a
+`bar.warp.sync` between the two, `race_free`: so it is given both for all mutants. It models no fences, proxies or
+descriptors, and no numbers without a PyTorch reference; it proves for all schedules what the emulator tries in three.
+It was asked about the kernel `tmem` alone.
 """
 
 TITLES = {"sm_90a": "Hopper", "sm_100a": "Blackwell"}
