@@ -12,4 +12,4 @@ lock() {
 
 lock requirements/core.txt --group build
 # Tests run every extra that needs neither a GPU nor torch.
-lock requirements/dev.txt --group dev --extra agent --extra local-model --extra report --constraint requirements/core.txt
+lock requirements/dev.txt --overrides tools/lock_overrides.txt --group dev --extra agent --extra local-model --extra report --constraint requirements/core.txt

@@ -157,6 +157,31 @@ def show(run: Annotated[Path, typer.Argument(help="A run's folder, or an .eval l
     show_run(run)
 
 
+@app.command(name="compare")
+def compare_two_runs(
+    first: Annotated[Path, typer.Argument(metavar="A", help="A run's folder, or an .eval log.")],
+    second: Annotated[Path, typer.Argument(metavar="B", help="Another run of the same problems.")],
+) -> None:
+    """Say whether one run is better than another, or that it is undecided."""
+    from ptxbench.cli.comparing import compare_runs
+
+    compare_runs(first, second)
+
+
+@app.command()
+def export(
+    runs: Annotated[list[Path], typer.Argument(help="Runs' folders, or .eval logs.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The files appear below.")],
+    form: Annotated[
+        str, typer.Option("--format", help="csv, parquet, traces (FlashInfer-Trace), mini-swe-agent, or atif.")
+    ] = "csv",
+) -> None:
+    """Write runs as tables, or in the formats of other tools."""
+    from ptxbench.cli.exporting import export_runs
+
+    export_runs(runs, form, output)
+
+
 @app.command()
 def doctor(json: Json = False) -> None:
     """Check every tool, right, library, GPU and protection; name the remedy of what is missing."""

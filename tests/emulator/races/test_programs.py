@@ -44,8 +44,8 @@ def undecided(body: str, **how: object) -> list[str]:
 
 
 def test_what_the_check_does_not_watch_is_said_and_never_clean() -> None:
-    (said,) = undecided("griddepcontrol.wait;\nst.global.u32 [%d51], %r50;")
-    assert "griddepcontrol" in said
+    (said,) = undecided("multimem.red.relaxed.sys.global.add.u32 [%d51], %r50;")
+    assert "multimem" in said
     assert not undecided("st.global.u32 [%d51], %r50;")
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ptxbench.emulator.errors import Unsupported
 from ptxbench.emulator.ptx.ir import Instruction
 from ptxbench.emulator.tensor.matrix_moves import MatrixMove, movmatrix
 
@@ -58,5 +57,5 @@ def test_forms_are_read_from_the_instruction(instruction: Callable[..., Instruct
     )
     eight = "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {%r1,%r2}, [%r5];"
     assert MatrixMove.parse(instruction(eight, "sm_100a")) == MatrixMove(1, True, 16, True)
-    with pytest.raises(Unsupported, match=r"ldmatrix\.sync\.aligned\.m8n16"):
-        MatrixMove.parse(instruction("ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b4x16_p64 {%r1}, [%r5];", "sm_100a"))
+    packed = "ldmatrix.sync.aligned.m8n16.x1.shared.b8x16.b4x16_p64 {%r1}, [%r5];"
+    assert MatrixMove.parse(instruction(packed, "sm_100a")) == MatrixMove(1, False, 8, True, 4)
