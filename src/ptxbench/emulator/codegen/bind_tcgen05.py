@@ -131,7 +131,7 @@ def _placed(unit: Unit, mask: Mask | None, warp: int, what: tuple[TensorMove, st
 def _own_quarter(unit: Unit, warp: int, what: tuple[TensorMove, str], lane: int) -> int:
     """The lane at which a warp's access begins; without a quarter in the address it is in the warp's own.
 
-    Kernels of libraries leave the quarter out (DeepGEMM does), against PTX ISA 9.0, 9.7.16.2.
+    Kernels of libraries leave the quarter out (DeepGEMM does), against PTX ISA 9.0, 9.7.16.8.
 
     Raises:
         Fault: The address names the quarter of another warp.
