@@ -38,6 +38,15 @@ __global__ void __launch_bounds__(128) small(float* x) {
 }
 __global__ void __cluster_dims__(2, 1, 1) paired(float* x) { x[blockIdx.x] = 1; }
 
+__global__ void ahead(float* y) {
+  asm volatile("griddepcontrol.launch_dependents;");
+  y[threadIdx.x] = threadIdx.x + 1;
+}
+__global__ void behind(float* y, float* z, int waits) {
+  if (waits) asm volatile("griddepcontrol.wait;" ::: "memory");
+  z[threadIdx.x] = 10 * y[threadIdx.x];
+}
+
 #define CALL(name) static void name(TensorView x)
 #define EXPORT(name) TVM_FFI_DLL_EXPORT_TYPED_FUNC(name, name)
 #define ERROR(condition) TVM_FFI_ICHECK(condition) << #condition
@@ -79,6 +88,24 @@ CALL(clusters) {
   ERROR(cudaGetLastError() == cudaSuccess);
 }
 EXPORT(clusters);
+
+CALL(dependent) {
+  float *y[2], *z[2];
+  for (int waits = 0; waits < 2; waits++) {
+    ERROR(cudaMalloc(&y[waits], 256) == cudaSuccess && cudaMalloc(&z[waits], 256) == cudaSuccess);
+    ahead<<<1, 64>>>(y[waits]);
+    cudaLaunchConfig_t config{};
+    config.gridDim = 1;
+    config.blockDim = 64;
+    cudaLaunchAttribute attribute{};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    ERROR(cudaLaunchKernelEx(&config, behind, y[waits], z[waits], waits) == cudaSuccess);
+  }
+}
+EXPORT(dependent);
 
 CALL(shared_memory) {
   cudaFuncAttributes attributes;
