@@ -34,6 +34,7 @@ from ptxbench.evaluate.replay import (
     Place,
     Program,
     Step,
+    UnfitError,
     encode_program,
     map_words,
 )
@@ -318,6 +319,12 @@ def test_no_change_of_a_word_and_no_cut_makes_the_reader_crash(
 )
 def test_a_number_out_of_range_makes_a_program_malformed(opens: Callable[[bytes], bool], step: Step) -> None:
     assert not opens(encode_program(program((step,))))
+
+
+def test_a_map_of_columns_along_w_alone_is_not_replayed() -> None:
+    wide = replace(COLUMN, im2col=Im2col((-1,), (0,), 32, 100, wide=1))
+    with pytest.raises(UnfitError, match="cuTensorMapEncodeIm2colWide"):
+        map_words(wide)
 
 
 def test_both_sides_have_the_same_numbers() -> None:

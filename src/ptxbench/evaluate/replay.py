@@ -299,8 +299,14 @@ _WRITERS: dict[type, Callable[..., Step | None]] = {
 
 
 def map_words(tensor_map: TensorMap) -> tuple[int, ...]:
-    """The arguments of an encode call, as `struct map` has them: without the address, 40 words."""
+    """The arguments of an encode call, as `struct map` has them: without the address, 40 words.
+
+    Raises:
+        UnfitError: It is a call that a replay does not make.
+    """
     t = tensor_map
+    if t.im2col and t.im2col.wide:
+        raise UnfitError("encodes a tensor map with cuTensorMapEncodeIm2colWide")
     head = (int(t.im2col is not None), t.type, t.rank, 0, t.interleave, t.swizzle, t.l2, t.fill)
     column = (t.im2col.channels, t.im2col.pixels) if t.im2col else (0, 0)
     corners = (t.im2col.lower, t.im2col.upper) if t.im2col else ((), ())
