@@ -196,7 +196,8 @@ __global__ void __launch_bounds__(160, 1) simple(const __grid_constant__ Heads m
 // 128 keys and 128 queries, as "backward_one_cta" has it. `numbers` are -LSE log2(e) and -delta / sqrt(128) of the
 // queries.
 __global__ void __launch_bounds__(288, 1)
-    backward(const __grid_constant__ Heads maps, const float* numbers, float* dk, float* dv, float* dq) {
+    backward(const __grid_constant__ Heads maps, const float* numbers, float* dk, float* dv, float* dq,
+             uint8_t* pieces) {
   extern __shared__ uint8_t raw[];
   const uint32_t k = aligned_shared(raw), v = k + 32768, q = v + 32768, grad = q + 32768, ds = grad + 32768;
   const uint32_t lse = ds + 32768, full = lse + 1024, done = full + 8, slot = done + 24;
@@ -228,12 +229,16 @@ __global__ void __launch_bounds__(288, 1)
     barrier_wait(done + 8, 0);
     fence_after();
     backward_one_cta_0::differentiate(place + 128, vectors + 64, 0.08838834764831845f, p, packed);
-    backward_one_cta_0::share(packed, ds + group * 16384);
-    fence_async();
+    backward_one_cta_0::send(packed, pieces + group * 16384);
+    fence_async_all();
   }
   __syncthreads();
   if (threadIdx.x == 256) {
     fence_after();
+    fence_async_all();
+    barrier_expect(full, 32768);
+    bulk_load(ds, pieces, full, 32768);
+    barrier_wait(full, 1);
     backward_one_cta_0::add(columns, 0, grad, done, false);
     backward_one_cta_0::add(columns, 1, q, done + 8, false);
     barrier_wait(done, 1);  // P is used up: dQ takes its columns
@@ -305,8 +310,10 @@ void run_attention(tvm::ffi::TensorView q, tvm::ffi::TensorView k, tvm::ffi::Ten
   const Heads maps{map(q), map(k), map(v), map(grad)};
   host_0::launch(forward, 1, 160, 1, 5 * 32768 + 2048, nullptr, maps, floats(out), floats(lse));
   host_0::launch(simple, 1, 160, 1, 3 * 32768 + 2048, nullptr, maps, floats(first), floats(sums));
+  void* room = host_0::workspace(32768, q.device().device_id, nullptr);
   host_0::launch(backward, 1, 288, 1, 5 * 32768 + 4096, nullptr, maps, floats(numbers), floats(dk), floats(dv),
-                 floats(dq));
+                 floats(dq), static_cast<uint8_t*>(room));
+  check(cudaFreeAsync(room, nullptr), "workspace");
 }
 
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(run_products, run_products);
