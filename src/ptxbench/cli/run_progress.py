@@ -24,7 +24,9 @@ class RunProgress:
         self._correct: set[SampleKey] = set()
         self._console = Console(stderr=True)
         minutes = estimate(session, keys, parallel).seconds / 60
-        self._forecast = f"{len(keys)} trajectories of up to {self._turns} turns, about {minutes:,.0f} minutes at most"
+        self._forecast = (
+            f"trajectories: {len(keys)}; turns of each: {self._turns} at most; about {minutes:,.0f} min at most"
+        )
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),

@@ -25,7 +25,7 @@ from ptxbench.evaluate.local import LocalEvaluator
 from ptxbench.evaluate.pipeline import EvaluationRequest
 from ptxbench.records.read import read_run
 from ptxbench.schema.evaluator import Evaluator
-from ptxbench.schema.turn import UNFINISHED, RunPlan
+from ptxbench.schema.turn import UNFINISHED, RunPlan, StopReason
 from ptxbench.schema.values import ToolVersion
 
 
@@ -68,7 +68,11 @@ def run_benchmark(order: RunOrder) -> int:
         assert session.store is not None
         folder = session.store.folder
         if session.open_keys():
-            _carry_on(session, order)
+            try:
+                _carry_on(session, order)
+            except KeyboardInterrupt:
+                _say_how_to_go_on(folder.root)
+                raise
     return _report(folder.root)
 
 
@@ -129,9 +133,15 @@ def _report(folder: Path) -> int:
     stopped = [each for each in read_run(folder).trajectories() if each.stop in UNFINISHED]
     if not stopped:
         return 0
+    if any(each.stop is StopReason.INTERRUPTED for each in stopped):
+        raise KeyboardInterrupt  # Inspect ends a run that was interrupted as any other
     first = stopped[0]
-    what = f"{len(stopped)} trajectories stopped before their end; the first, {first.key.name}: {first.stop_note}"
+    what = f"{len(stopped)} of the trajectories stopped before their end; {first.key.name}: {first.stop_note}"
     raise ProviderError(what, f"Remove the cause, then `ptxbench run --resume {folder}`: nothing is paid twice.")
+
+
+def _say_how_to_go_on(folder: Path) -> None:
+    Console(stderr=True, soft_wrap=True, highlight=False).print(f"next: ptxbench run --resume {folder}", markup=False)
 
 
 def _print_plan(order: RunOrder) -> int:

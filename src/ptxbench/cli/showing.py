@@ -36,7 +36,7 @@ def show_run(source: Path) -> None:
     console = Console(highlight=False)
     console.width = max(console.width, WIDTH)
     for line in _head(stored, ends):
-        console.print(line, markup=False)
+        console.print(line, markup=False, soft_wrap=True)
     by_cell = cells(rows)
     if by_cell:
         console.print(_table(by_cell, stored.run), "", _failures(rows), _costs(rows), sep="\n")
