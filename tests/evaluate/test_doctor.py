@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ptxbench.emulator.codegen.lanes import find_core
 from ptxbench.evaluate.diagnosis import Check, CheckState, Diagnosis
 from ptxbench.evaluate.doctor import counter_right, diagnose, disk_check
+from ptxbench.schema.values import Unavailable
 from ptxbench.settings import Settings
 
 RESTRICTED = "EnableMSI: 1\nRmProfilingAdminOnly: 1\n"
@@ -20,8 +22,12 @@ GPU_LINES = {"hopper": "0, NVIDIA H200, GPU-1, 9.0, 580.1", "ampere": "0, NVIDIA
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
-    """This environment's tools, with a cache of this module's own."""
-    return dataclasses.replace(Settings.load(), cache=tmp_path_factory.mktemp("cache"))
+    """This environment's tools, with a cache of this module's own but for our compiled programs."""
+    usual, cache = Settings.load(), tmp_path_factory.mktemp("cache")
+    programs = usual.cache / "native"
+    programs.mkdir(parents=True, exist_ok=True)
+    (cache / "native").symlink_to(programs.absolute())
+    return dataclasses.replace(usual, cache=cache)
 
 
 def with_gpu(settings: Settings, tmp_path: Path, line: str) -> Settings:
@@ -60,6 +66,23 @@ def test_a_machine_without_a_host_compiler_is_incomplete(settings: Settings, tmp
     assert named(diagnosis, "g++").state is CheckState.MISSING
     assert "g++" in named(diagnosis, "g++").remedy
     assert not diagnosis.complete
+
+
+def test_the_emulators_compiled_core_is_named_with_its_place(settings: Settings) -> None:
+    (core,) = [check for check in diagnose(settings).checks if check.group == "emulator"]
+    assert core.state is CheckState.OK
+    assert Path(core.found).exists()
+
+
+def test_why_there_is_no_compiled_core_is_said_with_a_remedy(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("ptxbench.emulator.codegen.lanes.sysconfig.get_path", lambda _: str(tmp_path))
+    found = find_core(settings)
+    assert isinstance(found, Unavailable)
+    assert "headers" in found.reason
+    assert "NumPy" in found.reason
+    assert "development files" in found.remedy
 
 
 def test_torch_is_a_warning_without_a_gpu_and_missing_with_one(

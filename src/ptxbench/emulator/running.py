@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
 from ptxbench.emulator.checks.texts import Reporter
+from ptxbench.emulator.codegen.compile import Compiled
 from ptxbench.emulator.errors import Trap, Unsupported
 from ptxbench.emulator.machine import crew
 from ptxbench.emulator.machine.grid import Deadlock, Grid
@@ -63,7 +65,12 @@ def _separable(kernel: Kernel, schedule: Schedule) -> bool:
     """Whether each cluster does the same whatever others do, and draws nothing from what they drew."""
     if schedule.seed is not None:
         return False
-    return not any(crew.couples(ins) for block in kernel.program.blocks for ins in block.instructions)
+    return _apart(kernel.compiled)
+
+
+@lru_cache(maxsize=8)
+def _apart(compiled: Compiled) -> bool:
+    return not any(crew.couples(ins) for block in compiled.program.blocks for ins in block.instructions)
 
 
 def _run(grid: Grid, reporter: Reporter, clusters: Iterable[int]) -> Ended:

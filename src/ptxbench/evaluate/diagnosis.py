@@ -24,7 +24,7 @@ class Check(Frozen):
 
     name: str
     group: str
-    """`host`, `compiler`, `gpu`, `instruments`, `baselines`, `protections` or `self-test`."""
+    """`host`, `compiler`, `emulator`, `gpu`, `instruments`, `baselines`, `protections` or `self-test`."""
     state: CheckState
     found: str = ""
     """Version, path or reading; why not, where it is not ok."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from ptxbench.emulator.codegen.lanes import find_core
 from ptxbench.errors import PtxbenchError
 from ptxbench.evaluate.child.parts import candidate_program
 from ptxbench.evaluate.devices import Gpu, list_gpus
@@ -53,6 +54,7 @@ def diagnose(settings: Settings, self_test: SelfTest | None = None) -> Diagnosis
     checks = [
         *_host(settings),
         *_compiler(settings),
+        Check.of_tool("emulator", find_core(settings), CheckState.WARNING),
         _gpu(gpus, DRIVER_PARAMETERS.exists()),
         *_instruments(settings, needed),
         *_baselines(),
@@ -133,8 +135,8 @@ def _gpu(gpus: tuple[Gpu, ...], driver_loaded: bool) -> Check:
         remedy = "Put nvidia-smi on the PATH, or give the container access to a GPU."
         return Check(name="gpu", group="gpu", state=CheckState.MISSING, found=why, remedy=remedy)
     if not gpus:
-        why = "no GPU: policy, build and inspect work; check, sanitize, profile and time do not"
-        remedy = "Use a machine with a Hopper or Blackwell GPU for the rest."
+        why = "no GPU: the emulator runs kernels and judges them in all but time"
+        remedy = "Use a machine with a Hopper or Blackwell GPU for time."
         return Check(name="gpu", group="gpu", state=CheckState.WARNING, found=why, remedy=remedy)
     names = "; ".join(f"cuda:{gpu.ordinal} {gpu.name} (driver {gpu.driver}) {_runs(gpu)}" for gpu in gpus)
     if any(_target(gpu) for gpu in gpus):

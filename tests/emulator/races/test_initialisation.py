@@ -30,9 +30,9 @@ def ran(fence: str, barrier: str = SYNC, other: int = 1, *, races: bool = False)
 
 
 @pytest.mark.parametrize("races", [False, True])
-def test_another_ctas_mbarrier_without_the_fence_behind_its_initialisation_is_a_warning(races: bool) -> None:
+def test_another_ctas_mbarrier_without_the_fence_behind_its_initialisation_is_a_lint(races: bool) -> None:
     found = ran("", races=races).result.findings
-    assert {(each.rule, each.severity) for each in found} == {("mbarrier-init-fence", "warning")}
+    assert {(each.rule, each.severity) for each in found} == {("mbarrier-init-fence", "lint")}
     assert len(found) <= 2
     assert "fence.mbarrier_init" in found[0].hint
 

@@ -22,7 +22,6 @@ from ptxbench.emulator.checks.shadow import (
     Shadow,
     Write,
     chunks_of,
-    different,
     span,
     span_words,
     words_of,
@@ -177,13 +176,13 @@ class Hazards(Observer):
             shadow.load(words, actor.row, actor.time, line)
 
     def _generic_read(self, shadow: Shadow, words: Lanes, actor: Actor, line: int, *, ordered: bool) -> None:
-        numbers = shadow.writers_of_words(words)
-        for number in different(numbers):
-            place = int(words[int(np.argmax(numbers == number))]) * WORD
+        for number in shadow.writers_of_words(words):
             write = shadow.writes[number]
             if write is None:
+                place = shadow.first_word(words, number)
                 self.report.never_written(shadow.cta, place, line, actor.unit, "a load")
             elif not (ordered and not write.by_copy) and not self._past(actor, write):
+                place = shadow.first_word(words, number)
                 self.report.early_use((shadow.cta, place), line, actor.unit, write)
 
     def _past(self, actor: Actor, write: Write) -> bool:
@@ -259,7 +258,7 @@ class Hazards(Observer):
         """The reads of these products are over; those of later ones into the same bytes are not."""
         actor, shadow = self.actor(unit), self.shadow(unit.cta)
         actor.looked.clear()
-        if shadow.loads:
+        if shadow.loads.rows:
             actor.loads_over()
         for places, line in _runs(products):
             shadow.read(places, actor.row, actor.time, line)

@@ -24,8 +24,9 @@ def join(clock: Clock, other: Clock) -> None:
     if not clock:
         clock.update(other)
         return
+    known = clock.get
     for key, value in other.items():
-        if clock.get(key, -1) < value:
+        if known(key, -1) < value:
             clock[key] = value
 
 

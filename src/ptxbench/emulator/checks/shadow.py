@@ -18,8 +18,6 @@ Places = NDArray[Any] | slice
 """Numbers of chunks or words."""
 CHUNK = 16
 WORD = 4
-Times = tuple[NDArray[np.int32], NDArray[np.int32]]
-"""Per chunk or word a time, and a PTX line."""
 PENDING = np.iinfo(np.int32).max
 """The time of a read that is not over."""
 
@@ -51,6 +49,41 @@ class Write:
         return self.kind != "store"
 
 
+class Readers:
+    """Who read which places last.
+
+    Attributes:
+        rows: The units that did.
+        times: Of each of them, per place the time of its last read, `PENDING` while one is not over.
+        lines: Of each, per place its PTX line.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.rows: list[int] = []
+        self.times: list[NDArray[np.int32]] = []
+        self.lines: list[NDArray[np.int32]] = []
+        self._places: dict[int, int] = {}
+
+    def remember(self, places: Places, row: int, time: int, line: int) -> None:
+        """Keep the time and line of a read; a row is made with the first one."""
+        at = self._places.get(row)
+        if at is None:
+            at = self._places[row] = len(self.rows)
+            self.rows.append(row)
+            self.times.append(np.zeros(self.size, np.int32))
+            self.lines.append(np.zeros(self.size, np.int32))
+        _mark(places, (self.times[at], time), (self.lines[at], line))
+
+    def latest(self, places: Places) -> list[tuple[int, int, int, int]]:
+        """Of each unit that read there, in their order: row, latest time, PTX line, and the place that has it first."""
+        found = []
+        for at, time, where in _latest(self.times, places):
+            place = (places.start + where) if isinstance(places, slice) else int(places.ravel()[where])
+            found.append((self.rows[at], time, int(self.lines[at][place]), place))
+        return sorted(found)
+
+
 class Shadow:
     """One CTA's shared memory: copies and products by chunks, loads and stores of lanes by words of 4 bytes.
 
@@ -58,9 +91,8 @@ class Shadow:
         writer: Per chunk the number of its last write in `writes`; 0: never written.
         copied: Per chunk the number of the last copy that wrote it.
         stored: Per word the number of the last store that wrote it.
-        reads: Of each unit that reads by the async proxy, per chunk the time of the last read, `PENDING` while one is
-            not over, and its PTX line.
-        loads: Of each unit that loads, per word the time of the last load, and its PTX line.
+        reads: Chunks that the async proxy read.
+        loads: Words that lanes loaded.
     """
 
     def __init__(self, cta: Cta) -> None:
@@ -69,8 +101,8 @@ class Shadow:
         self.writer = np.zeros(size // CHUNK, np.int32)
         self.copied = np.zeros(size // CHUNK, np.int32)
         self.stored = np.zeros(size // WORD, np.int32)
-        self.reads: dict[int, Times] = {}
-        self.loads: dict[int, Times] = {}
+        self.reads = Readers(size // CHUNK)
+        self.loads = Readers(size // WORD)
         self.writes: list[Write | None] = [None]
         self.read_by_copies = False
         self._latest: tuple[tuple[int, int, int], int] = ((-1, -1, -1), 0)
@@ -93,58 +125,68 @@ class Shadow:
             self.writes.append(Write(row, time, line))
             number = len(self.writes) - 1
             self._latest = ((row, time, line), number)
-        self.stored[words] = number
-        self.writer[chunks] = number
+        _mark(words, (self.stored, number))
+        _mark(chunks, (self.writer, number))
 
     def writers(self, chunks: Places) -> list[int]:
         """The numbers of the last writes of these chunks."""
         return different(self.writer, chunks)
 
-    def writers_of_words(self, words: NDArray[Any]) -> NDArray[np.int32]:
-        """The number of the last write of each word."""
+    def writers_of_words(self, words: NDArray[Any]) -> list[int]:
+        """The numbers of the last writes of these words, ascending."""
+        native = core()
+        if native is not None:
+            return native.written(self.stored, self.copied, words)
+        made: list[int] = np.unique(self._last(words)).tolist()
+        return made
+
+    def first_word(self, words: NDArray[Any], number: int) -> int:
+        """The first byte of the first of these words that this write wrote last."""
+        return int(words[int(np.argmax(self._last(words) == number))]) * WORD
+
+    def _last(self, words: NDArray[Any]) -> NDArray[np.int32]:
         made: NDArray[np.int32] = np.maximum(self.stored[words], self.copied[words >> 2])
         return made
 
     def read(self, chunks: Places, row: int, time: int, line: int) -> None:
         """Remember a read by the async proxy."""
         self.read_by_copies = True
-        _remember(self.reads, self.writer.size, (row, time, line), chunks)
+        self.reads.remember(chunks, row, time, line)
 
     def load(self, words: NDArray[Any], row: int, time: int, line: int) -> None:
         """Remember a load of lanes."""
-        _remember(self.loads, self.stored.size, (row, time, line), words)
+        self.loads.remember(words, row, time, line)
 
     def readers(self, chunks: Places, words: Places) -> list[tuple[int, int, int, int, bool]]:
         """Reads that may matter to whoever overwrites these bytes: unit, time, PTX line, first byte, whether
         it is a load; one per unit and sort."""
-        found = []
-        for readers, places, size in ((self.reads, chunks, CHUNK), (self.loads, words, WORD)):
-            for row, (times, lines) in sorted(readers.items()):
-                latest, where = _greatest(times, places)
-                if latest:
-                    first = (places.start + where) if isinstance(places, slice) else int(places.ravel()[where])
-                    found.append((row, latest, int(lines[first]), first * size, size == WORD))
+        found = [(row, time, line, at * CHUNK, False) for row, time, line, at in self.reads.latest(chunks)]
+        found += [(row, time, line, at * WORD, True) for row, time, line, at in self.loads.latest(words)]
         return found
 
 
-def _remember(readers: dict[int, Times], size: int, read: tuple[int, int, int], places: Places) -> None:
-    """Keep the row, time and line of a read; a row is made with the first one."""
-    row, time, line = read
-    found = readers.get(row)
-    if found is None:
-        found = readers[row] = (np.zeros(size, np.int32), np.zeros(size, np.int32))
-    found[0][places] = time
-    found[1][places] = line
+def _mark(places: Places, *what: tuple[NDArray[np.int32], int]) -> None:
+    """Put a number into each array at the places."""
+    native = core()
+    for array, number in what:
+        if native is not None:
+            native.mark(places if isinstance(places, slice) else places.ravel(), array, number)
+        else:
+            array[places] = number
 
 
-def _greatest(times: NDArray[np.int32], places: Places) -> tuple[int, int]:
-    """The latest time at the places, and which of them has it first; zeros where there is none."""
+def _latest(rows: list[NDArray[np.int32]], places: Places) -> list[tuple[int, int, int]]:
+    """Of each row with something there: its number, the greatest, and which of the places has that first."""
     native = core()
     if native is not None:
-        return native.greatest(times, places if isinstance(places, slice) else places.ravel())
-    chosen = times[places].ravel()
-    where = int(np.argmax(chosen)) if chosen.size else 0  # a copy of no bytes touches nothing
-    return (int(chosen[where]), where) if chosen.size else (0, 0)
+        return native.latest(rows, places if isinstance(places, slice) else places.ravel())
+    found = []
+    for at, row in enumerate(rows):
+        chosen = row[places].ravel()
+        where = int(np.argmax(chosen)) if chosen.size else 0  # a copy of no bytes touches nothing
+        if chosen.size and chosen[where]:
+            found.append((at, int(chosen[where]), where))
+    return found
 
 
 def different(numbers: NDArray[np.int32], places: Places = slice(None)) -> list[int]:
@@ -170,7 +212,7 @@ def words_of(offsets: NDArray[Any], size: int) -> NDArray[Any]:
     words: NDArray[Any] = offsets >> offsets.dtype.type(2)
     if size <= WORD:
         return words
-    made: NDArray[Any] = np.concatenate([words + words.dtype.type(step) for step in range(size // WORD)])
+    made: NDArray[Any] = np.add.outer(np.arange(size // WORD, dtype=words.dtype), words).ravel()
     return made
 
 

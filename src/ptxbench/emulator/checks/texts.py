@@ -182,7 +182,7 @@ class Reporter:
         message = f"line {unit.line} of {unit.cta.name()} uses the mbarrier shared+{phases.offset:#x} of "
         message += f"{phases.cta.name()}, whose initialisation at line {line} no fence.mbarrier_init makes visible"
         hint = "fence.mbarrier_init.release.cluster behind mbarrier.init, before the cluster's barrier"
-        made = Finding("mbarrier-init-fence", "warning", message, unit.line, warps=_warps(unit), hint=hint)
+        made = Finding("mbarrier-init-fence", "lint", message, unit.line, warps=_warps(unit), hint=hint)
         self.add(made, line)
 
     def accumulator(self, unit: Unit, product: Product, block: RunBlock) -> None:

@@ -6,8 +6,9 @@ the same rule as elsewhere (the lowest block first). Recursion and calls through
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ptxbench.emulator.errors import Unsupported
 from ptxbench.emulator.ptx.ir import (
@@ -69,6 +70,27 @@ class Program:
     parameters: dict[str, int] = field(default_factory=dict)
     """Offset of each kernel parameter in the parameter block."""
     parameter_bytes: int = 0
+
+    @cached_property
+    def named(self) -> frozenset[str]:
+        """The variables that instructions name."""
+        operands = (each for block in self.blocks for ins in block.instructions for each in ins.operands)
+        return frozenset(name for each in operands for name in _names(each))
+
+
+def _names(operand: Operand | None) -> Iterator[str]:
+    """Names of variables in an operand."""
+    match operand:
+        case Symbol():
+            yield operand.name
+        case Address():
+            yield from _names(operand.base)
+        case Vector():
+            for each in operand.items:
+                yield from _names(each)
+        case TensorAddress():
+            for part in (operand.map, operand.coordinates, operand.offsets):
+                yield from _names(part)
 
 
 def flatten(module: Module, kernel: Function) -> Program:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 from ptxbench.emulator.codegen.program import Program
 from ptxbench.emulator.errors import Fault
 from ptxbench.emulator.machine.memory import DeviceMemory
-from ptxbench.emulator.ptx.ir import Address, Module, Space, Symbol, TensorAddress, Variable, Vector
+from ptxbench.emulator.ptx.ir import Module, Space, Variable
 
 
 def place_shared(program: Program, known: int) -> tuple[dict[str, int], int, int]:
@@ -25,7 +25,7 @@ def place_shared(program: Program, known: int) -> tuple[dict[str, int], int, int
     functions = (program.kernel, *(program.module.functions[name] for name in sorted(called)))
     declared = (*(each for function in functions for each in function.variables), *program.module.variables.values())
     variables = [each for each in declared if each.space is Space.SHARED]
-    used = {name for block in program.blocks for ins in block.instructions for name in _symbols(ins.operands)}
+    used = program.named
     placed: dict[str, int] = {}
     end = used_end = 0
     for each in sorted((each for each in variables if each.size), key=lambda variable: variable.name not in used):
@@ -37,19 +37,6 @@ def place_shared(program: Program, known: int) -> tuple[dict[str, int], int, int
             placed[each.name] = _up(used_end, max(each.align, 16) if used_end or each.align <= 16 else 16)
     dynamic = max((placed[each.name] for each in variables if not each.size), default=_up(max(end, known), 16))
     return placed, max(end, known), dynamic
-
-
-def _symbols(operands: Iterable[object]) -> Iterator[str]:
-    """Names of variables in operands."""
-    for each in operands:
-        if isinstance(each, Symbol):
-            yield each.name
-        elif isinstance(each, Address):
-            yield from _symbols((each.base,))
-        elif isinstance(each, Vector):
-            yield from _symbols(each.items)
-        elif isinstance(each, TensorAddress):
-            yield from _symbols((each.map, each.coordinates, each.offsets))
 
 
 def _up(value: int, align: int) -> int:

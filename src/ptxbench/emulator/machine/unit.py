@@ -155,6 +155,8 @@ class Unit:
         """Number of warps with a lane in the mask."""
         if mask is None:
             return self.lanes // WARP
+        if self.lanes == WARP:
+            return int(mask.any())
         return int(np.count_nonzero(np.packbits(mask).view(np.uint32)))
 
     def warp_numbers(self, mask: Mask | None) -> list[int]:

@@ -19,7 +19,9 @@ PyObject *scatter(PyObject *module, PyObject *const *arguments, Py_ssize_t count
 PyObject *uniform(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *widen(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 PyObject *distinct(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
-PyObject *greatest(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *latest(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *mark(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
+PyObject *written(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
 
 /* NumPy's type of lanes whose elements have `size` bytes. */
 static inline int lane_type(long size) {

@@ -19,8 +19,8 @@ static PyObject *table(void) {
 
 #define FUNCTION(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 static PyMethodDef functions[] = {
-    FUNCTION(gather), FUNCTION(scatter), FUNCTION(distinct), FUNCTION(greatest), FUNCTION(uniform),
-    FUNCTION(widen), {NULL, NULL, 0, NULL}};
+    FUNCTION(gather), FUNCTION(scatter), FUNCTION(distinct), FUNCTION(latest), FUNCTION(mark),
+    FUNCTION(written), FUNCTION(uniform), FUNCTION(widen), {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,

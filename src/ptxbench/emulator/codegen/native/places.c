@@ -1,19 +1,8 @@
 /* Looks at chosen places of arrays of 32-bit numbers: which numbers are there, and where the greatest is. */
-#include "lanes.h"
-
-/* Places of a row: a slice, or an array of 4 or 8-byte indices. */
-struct places {
-    Py_ssize_t count, start;
-    const int32_t *narrow;
-    const int64_t *wide;
-};
-
-static Py_ssize_t place_of(const struct places *places, Py_ssize_t i) {
-    return places->narrow ? places->narrow[i] : places->wide ? (Py_ssize_t)places->wide[i] : places->start + i;
-}
+#include "places.h"
 
 /* Reads a slice or an array; sets an exception for anything else, or for places beyond `size`. */
-static int chosen(PyObject *given, Py_ssize_t size, struct places *places) {
+int chosen(PyObject *given, Py_ssize_t size, struct places *places) {
     *places = (struct places){0, 0, NULL, NULL};
     if (PySlice_Check(given)) {
         Py_ssize_t stop, step;
@@ -42,7 +31,8 @@ static int ascending(const void *one, const void *other) {
     return (a > b) - (a < b);
 }
 
-static PyObject *sorted_list(int32_t *numbers, Py_ssize_t count) {
+/* A list of the different numbers, ascending; the array is sorted on the way. */
+PyObject *sorted_list(int32_t *numbers, Py_ssize_t count) {
     qsort(numbers, (size_t)count, sizeof *numbers, ascending);
     PyObject *made = PyList_New(0);
     for (Py_ssize_t i = 0; made && i < count; i++) {
@@ -86,27 +76,4 @@ PyObject *distinct(PyObject *module, PyObject *const *arguments, Py_ssize_t coun
     PyObject *made = sorted_list(kept, many);
     free(kept);
     return made;
-}
-
-/* greatest(numbers, places): the greatest number there and which place has it first; (0, 0) if none is above 0. */
-PyObject *greatest(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
-    (void)module;
-    struct places places;
-    if (count != 2 || !PyArray_Check(arguments[0])) {
-        PyErr_SetString(PyExc_TypeError, "greatest takes an array and places");
-        return NULL;
-    }
-    const Py_ssize_t size = PyArray_SIZE((PyArrayObject *)arguments[0]);
-    const int32_t *numbers = lane_data(arguments[0], sizeof *numbers, size);
-    if (!numbers || chosen(arguments[1], size, &places)) {
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "greatest takes 32-bit numbers in order");
-    }
-    int32_t most = 0;
-    Py_ssize_t where = 0;
-    for (Py_ssize_t i = 0; i < places.count; i++) {
-        const int32_t number = numbers[place_of(&places, i)];
-        where = number > most ? i : where;
-        most = number > most ? number : most;
-    }
-    return Py_BuildValue("(in)", (int)most, where);
 }
