@@ -23,7 +23,7 @@
 namespace {
 constexpr bool kCausal = false;
 constexpr int kDim = 128, kBlock = 128;   // columns; rows of a tile and keys of a block
-constexpr int kTiles = 2, kBarriers = 8;  // tiles of an item, barriers of a tile
+constexpr int kTiles = 2, kBarriers = 9;  // tiles of an item, barriers of a tile
 constexpr int kStages = 4;                // blocks of K and V, by turns, in shared memory
 constexpr int kThreads = 512;             // warps 0-3, 4-7: softmax; 8-11: correction; 12: products; 13: loads
 constexpr float kLn2 = 0.6931471805599453f;
@@ -117,9 +117,9 @@ DEVICE float2 exp2_polynomial(float2 x) {
   return {as_float(__float_as_uint(p.x) + (__float_as_uint(n.x) << 23)),
           as_float(__float_as_uint(p.y) + (__float_as_uint(n.y) << 23))};
 }
-// Barriers of a tile: scores and probabilities are in tensor memory; the output has been added to; it is corrected, or
-// taken, and may be added to. Those behind kOutput get one arrival from each of four warps.
-enum Barrier { kQFull, kQEmpty, kScored, kOutput, kExponentiated, kCorrected, kStatsFull, kStatsEmpty };
+// Barriers of a tile: scores, half of the probabilities, all of them are in tensor memory; output has been added to;
+// it is corrected, or taken, and may be added to. Those behind kOutput get an arrival from each of four warps.
+enum Barrier { kQFull, kQEmpty, kScored, kOutput, kHalfway, kExponentiated, kCorrected, kStatsFull, kStatsEmpty };
 struct Shared {
   uint32_t base;
   DEVICE uint32_t q(int tile) const { return base + tile * kBytes; }
@@ -181,10 +181,11 @@ struct Products {
   DEVICE void output(int tile, int place, int step) {
     if (step < first_step(tile)) return;
     wait(s.full(place), place / kStages & 1), wait(s.of(tile, kCorrected), done[tile] & 1);
-    wait(s.of(tile, kExponentiated), done[tile] & 1), fence_after();
-    for (int i = 0; i < kBlock / 16; ++i)
+    for (int i = 0; i < kBlock / 16; ++i) {
+      if (i % 4 == 0) wait(s.of(tile, i > 0 ? kExponentiated : kHalfway), done[tile] & 1), fence_after();
       mma(output_at(columns, tile), probabilities_at(columns, tile) + i * 8, operand(s.block(place) + i * 2048, kHalf),
           step > first_step(tile) || i > 0);
+    }
     commit(s.of(tile, kOutput)), ++done[tile];
   }
   // Scores of a step follow the outputs of the step before, tile by tile.
@@ -237,9 +238,9 @@ struct Softmax {
         sum[j % 2] = __fadd2_rn(sum[j % 2], e);
         p[j] = pack(e);
       }
-      store(probabilities_at(columns, tile) + i / 2, p);
+      store(probabilities_at(columns, tile) + i / 2, p), stored();
+      arrive(s.of(tile, i > 0 ? kExponentiated : kHalfway));
     }
-    stored(), arrive(s.of(tile, kExponentiated));
     return (sum[0].x + sum[1].x) + (sum[0].y + sum[1].y);
   }
   DEVICE void run() {
@@ -307,10 +308,9 @@ struct Correction {
     }
     fence_before(), arrive(s.of(tile, kCorrected));  // for the first block of the next item
     PTX("fence.proxy.async.shared::cta;\n\tbar.sync 1, 128;");
-    if (row > 0) return;
-    PTX("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %2, %4}], [%1];\n\t"  // clipped
-        "cp.async.bulk.commit_group;", "l"(&args.o), "r"(s.base + kOffsetOut), "r"(0), "r"(item.row + tile * kBlock),
-        "r"(item.head));
+    if (row == 0) PTX("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %2, %4}], [%1];\n\t"
+                      "cp.async.bulk.commit_group;", "l"(&args.o), "r"(s.base + kOffsetOut), "r"(0),
+                      "r"(item.row + tile * kBlock), "r"(item.head));  // rows beyond the head are left out
   }
   DEVICE void run() {
     for (int tile = 0; tile < kTiles; ++tile) arrive(s.of(tile, kCorrected));
