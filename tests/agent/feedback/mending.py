@@ -53,12 +53,6 @@ def too_many_bytes(source: str, text: str) -> str:
     return source
 
 
-def first_parity(source: str, text: str) -> str:
-    """Lets the first wait for an empty stage pass."""
-    stuck = "these warps wait for each other" in text and "parity 0" in text
-    return source.replace("first = 0;", "first = 1;") if stuck else source
-
-
 def unordered_barriers(source: str, text: str) -> str:
     """Puts a barrier of all threads behind the initialisation that a finding speaks of."""
     if not re.search(r"uninitialised-barrier.*nothing orders its initialisation", text):
@@ -68,14 +62,9 @@ def unordered_barriers(source: str, text: str) -> str:
 
 
 def early_use(source: str, text: str) -> str:
-    """Waits for the full stage before the line that reads it, in the step of the loop that reads it."""
-    for line in _lines(r"use-before-completion.*? at `kernel\.cu:(\d+)", text):
-        lines = source.split("\n")
-        begin = max(at for at, each in enumerate(lines[: line - 1]) if "const int stage" in each)
-        if "wait_full(" not in lines[begin + 1]:
-            lines.insert(begin + 1, "    wait_full(ring, k);")
-        source = "\n".join(lines)
-    return source
+    """Takes the other parity where a wait does not wait; of a wait that is not called the text says so."""
+    early = "use-before-completion" in text and "never referenced" not in text
+    return source.replace("(k / kStages & 1) ^ 1);", "k / kStages & 1);") if early else source
 
 
 def early_release(source: str, text: str) -> str:
@@ -123,7 +112,7 @@ def _lines(pattern: str, text: str) -> Iterator[int]:
 
 
 RULES: tuple[Rule, ...] = (
-    *(forbidden_include, undefined_name, target_missing, too_many_bytes, first_parity, unordered_barriers),
-    *(swizzle, early_release, skipped_step, out_of_bounds),
-    *(early_use, missing_fence),  # these insert lines, so they come last: the text's numbers hold until then
+    *(forbidden_include, undefined_name, target_missing, too_many_bytes, unordered_barriers),
+    *(swizzle, early_release, skipped_step, out_of_bounds, early_use),
+    missing_fence,  # inserts a line, so it comes last: the text's numbers hold until then
 )
