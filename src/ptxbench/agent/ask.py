@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -90,7 +90,7 @@ class Asker:
             parts.append(answer)
             if answer.stop != "length" or not text.strip():
                 break
-        return _together(text, parts)
+        return whole_answer(parts)
 
     async def _once(self, request: Request) -> Answer:
         asked = prompt_hash(request.messages)
@@ -135,10 +135,11 @@ def _whole_lines(text: str) -> str:
     return text[:end] if text[:end].strip() else text
 
 
-def _together(text: str, parts: list[Answer]) -> Answer:
-    usage = Usage()
+def whole_answer(parts: Sequence[Answer]) -> Answer:
+    """One answer of the parts that it was paid in, at least one."""
+    text, usage = "", Usage()
     for part in parts:
-        usage = usage.plus(part.usage)
+        text, usage = joined(text, part.text), usage.plus(part.usage)
     return Answer(
         text=text,
         reasoning="\n\n".join(part.reasoning for part in parts if part.reasoning),

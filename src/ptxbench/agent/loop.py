@@ -114,7 +114,9 @@ class _Trajectory:
         longer = trajectory.model_copy(update={"turns": (*trajectory.turns, turn)})
         if ended(longer, self.plan, self.means.purse) is not None:
             return longer
-        told = turn.model_copy(update={"feedback": self.means.feedback(verdict, self.context(trajectory, turn))})
+        told = turn.model_copy(
+            update={"feedback": self.means.feedback(verdict, turn_context(self.plan, trajectory, turn))}
+        )
         return trajectory.model_copy(update={"turns": (*trajectory.turns, told)})
 
     async def judged(self, candidate: Candidate, trajectory: Trajectory) -> Verdict:
@@ -128,18 +130,6 @@ class _Trajectory:
             if attempt + 1 < ATTEMPTS:
                 await self.means.pause(BACKOFF * 2**attempt)
         raise EvaluationError(last.what, last.remedy)
-
-    def context(self, trajectory: Trajectory, turn: Turn) -> TurnContext:
-        verdicts = [each.verdict for each in trajectory.turns if each.verdict is not None]
-        return TurnContext(
-            candidate=turn.candidate,
-            extraction_note=turn.extraction_note,
-            index=turn.index,
-            turns=self.plan.turns,
-            target_speedup=self.plan.target_speedup,
-            best=_best(trajectory),
-            previous=verdicts[-1] if verdicts else None,
-        )
 
     def note(self, trajectory: Trajectory, fault: PtxbenchError, attempt: int) -> None:
         self.means.records.record_fault(
@@ -162,6 +152,26 @@ class _Trajectory:
 
     def stopped(self, trajectory: Trajectory, stop: StopReason, note: str = "") -> Trajectory:
         return self.keep(trajectory.model_copy(update={"stop": stop, "stop_note": note}))
+
+
+def turn_context(plan: RunPlan, before: Trajectory, turn: Turn) -> TurnContext:
+    """What the feedback about a turn may know besides its verdict.
+
+    Args:
+        plan: The run's plan.
+        before: The trajectory up to the turn, without it.
+        turn: The turn.
+    """
+    verdicts = [each.verdict for each in before.turns if each.verdict is not None]
+    return TurnContext(
+        candidate=turn.candidate,
+        extraction_note=turn.extraction_note,
+        index=turn.index,
+        turns=plan.turns,
+        target_speedup=plan.target_speedup,
+        best=_best(before),
+        previous=verdicts[-1] if verdicts else None,
+    )
 
 
 def _best(trajectory: Trajectory) -> Best | None:

@@ -20,7 +20,7 @@ from ptxbench.schema.evaluator import Evaluator
 from ptxbench.schema.journal import Fault, JournalEntry
 from ptxbench.schema.problem import Problem, Workload
 from ptxbench.schema.turn import UNFINISHED, Run, RunPlan, SampleKey, Trajectory
-from ptxbench.schema.values import ToolVersion, content_hash
+from ptxbench.schema.values import ToolVersion
 from ptxbench.suite import problem_hash
 
 Watch = Callable[[Trajectory], None]
@@ -79,8 +79,7 @@ class Session:
             ProblemError: A workload is unknown.
             PackError: A pack is unknown, or not for its problem.
         """
-        new = Run(id=content_hash(["ptxbench.run.v1", plan.model_dump_json(), f"{time.time_ns()}"]), plan=plan,
-                  created=time.time(), tools=tools)  # fmt: skip
+        new = Run.begun(plan, time.time(), tools)
         if folder is None:
             return cls(new, problems)
         _check_folder(folder)

@@ -169,6 +169,19 @@ def compare_two_runs(
 
 
 @app.command()
+def verify(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    again: Annotated[int, typer.Option(help="So many of its kernels are judged again, here.")] = 0,
+    device: Annotated[str, typer.Option(help="Where: auto, cuda:N, or emulator.")] = "auto",
+    seed: Annotated[int, typer.Option(help="Of the choice of kernels.")] = 0,
+) -> None:
+    """Recompute everything in a run that follows from its data, and name what differs."""
+    from ptxbench.cli.verifying import verify_run
+
+    raise typer.Exit(verify_run(run, again, device, seed))
+
+
+@app.command()
 def export(
     runs: Annotated[list[Path], typer.Argument(help="Runs' folders, or .eval logs.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="The files appear below.")],

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 from pydantic import Field, computed_field, model_validator
 
 from ptxbench.schema.candidate import Candidate
-from ptxbench.schema.values import SCHEMA_VERSION, Frozen, Target, ToolVersion
+from ptxbench.schema.values import SCHEMA_VERSION, Frozen, Target, ToolVersion, content_hash
 from ptxbench.schema.verdict import State, Verdict
 
 
@@ -272,3 +272,13 @@ class Run(Frozen):
     created: float
     """Unix time in seconds."""
     tools: tuple[ToolVersion, ...] = ()
+
+    @classmethod
+    def begun(cls, plan: RunPlan, created: float, tools: tuple[ToolVersion, ...] = ()) -> Run:
+        """A run that begins at this time."""
+        new = cls(id="", plan=plan, created=created, tools=tools)
+        return new.model_copy(update={"id": new.identity()})
+
+    def identity(self) -> str:
+        """The id that follows from plan and time."""
+        return content_hash(["ptxbench.run.v1", self.plan.model_dump_json(), repr(self.created)])
