@@ -130,6 +130,15 @@ def test_a_mutant_that_is_a_bug_is_flagged(operator: str, ring: list[Mutant]) ->
     assert seen.errors
 
 
+def test_a_store_beyond_its_array_is_out_of_bounds_where_races_are_looked_for_too() -> None:
+    kernel, problem = KERNELS["cluster"], KERNELS["cluster"].problem()
+    shapes = [each.shape for each in problem.maps()]
+    wider = next(each for each in in_maps(shapes) if each.what == "map 2: stride 0 +16 bytes")
+    assert wider.shape is not None
+    seen = emulate(kernel.ptx(), problem.with_map(2, wider.shape), ("late",))
+    assert seen.errors[0].startswith("out-of-bounds")
+
+
 def test_an_answer_about_a_share_has_wilsons_interval() -> None:
     low, high = wilson(9, 10)
     assert (round(low, 3), round(high, 3)) == (0.596, 0.982)  # by hand from the formula

@@ -90,8 +90,10 @@ class Ground:
         found = self.history(box.first, line)
         if found is None:
             return None
-        history, start, _ = found
-        return history, np.unique(spread(box.rows.offsets + (box.first - start), box.width, self.grains[1]))
+        history, start, end = found
+        places = np.unique(spread(box.rows.offsets + (box.first - start), box.width, self.grains[1]))
+        # What lies outside of the allocation is an error of the copy itself, which is found when it lands.
+        return history, places[(places >= 0) & (places < -(-(end - start) // self.grains[1]))]
 
     def name(self, cluster: int, thread: int) -> str:
         """Who a thread is, for reports."""
