@@ -128,3 +128,13 @@ def test_nothing_is_found_in_its_repaired_twin(name: str) -> None:
 def test_units_alone_do_not_tell(name: str) -> None:
     """What the threads are needed for; if the other checks learn it, this says so."""
     assert not ran(PROGRAMS[name], fixed=False, races=False).result.findings
+
+
+@pytest.mark.parametrize("arrive", ["release", "relaxed"])
+def test_the_address_of_an_allocation_needs_a_barrier_that_releases(arrive: str) -> None:
+    text = allocated("st.global.u32 [%d51], %r300;\n")
+    barrier = f"have: barrier.cluster.arrive.{arrive}; barrier.cluster.wait;"
+    assert "have: bar.sync 0;" in text
+    ran = run(text.replace("have: bar.sync 0;", barrier), grid=2, cluster=2, races=True)
+    found = [(each.rule, "tcgen05.alloc" in each.message) for each in ran.result.findings]
+    assert found == ([] if arrive == "release" else [("race", True)])

@@ -137,6 +137,11 @@ class RaceChecks:
         threads = lanes + self.base(unit)
         self.touch_all(touch, threads, addresses[lanes], None if values is None else [each[lanes] for each in values])
 
+    def allocated(self, unit: Unit, lane: Mask, addresses: Ints) -> None:
+        """A lane of a warp writes where the tensor memory is that `tcgen05.alloc` took."""
+        kind = Kind("tcgen05.alloc", unit.line)
+        self.touched(unit, lane, Touch(kind, "shared", 4, reads=False, writes=True), addresses)
+
     def touch_all(self, touch: Touch, threads: Ints, addresses: Ints, values: Sequence[Ints] | None = None) -> None:
         """Threads, ascending, each with an address."""
         if touch.flag and touch.reads:

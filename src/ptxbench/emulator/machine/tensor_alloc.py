@@ -131,6 +131,8 @@ class Asking:
         one[int(np.argmax(self.mask))] = True
         where = np.full(unit.lanes, self.request.address & 0xFFFF_FFFF, np.uint32)
         access.store(unit, "shared", where, one, (4, 1), [np.full(unit.lanes, first, np.uint32)])
+        if unit.cta.cluster.races is not None:
+            unit.cta.cluster.races.allocated(unit, one, where)
         unit.cta.cluster.wake(unit)
 
     def free(self) -> None:
