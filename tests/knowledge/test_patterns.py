@@ -49,6 +49,14 @@ def test_the_hopper_gemms_are_right(schedule: str) -> None:
     assert (left.after["wide"][200:] == 0).all()
 
 
+def test_every_tile_is_drawn_once_and_shared_tiles_are_summed() -> None:
+    left = run(built(Target.SM_90A), "run_schedules", {"counts": zeros(30), "sums": zeros(3, 32)})
+    assert clean(left), left.ran
+    assert (left.after["counts"] == 2).all()  # by three CTAs, then by two
+    wanted = np.arange(12).reshape(3, 4).sum(1)[:, None] + 4 * np.arange(32)
+    assert (left.after["sums"] == wanted).all()
+
+
 def test_hopper_attention_is_right_forward_and_backward() -> None:
     q, k, v, grad = normal(1, 128, 128), normal(2, 200, 128), normal(3, 200, 128), normal(4, 64, 128)
     p, lse = softmax(f32(q[:64]) @ f32(k[:64]).T * ROOT)

@@ -162,6 +162,46 @@ __global__ void __launch_bounds__(128, 1)
   for (int i = 0; i < 64; ++i) dq[row_of(i) * 128 + col_of(i)] = d[i];
 }
 
+// Tiles of a 10 x 3 grid drawn by three CTAs, each counted at its place.
+__global__ void __launch_bounds__(32) drawn(float* counts) {
+  if (threadIdx.x > 0) return;
+  for (int t = persistent_1::draw(30); t >= 0; t = persistent_1::draw(30)) {
+    const persistent_0::Place place = persistent_0::place_of(t, 10, 3);
+    counts[place.row * 3 + place.col] += 1.f;
+  }
+}
+
+// Three tiles of four slices, whose numbers are summed by two CTAs of six slices each; the middle tile is shared.
+__global__ void __launch_bounds__(32) streamed(float* sums, float* parts, unsigned* counters) {
+  const int first = blockIdx.x * 6, last = first + 6;
+  for (int at = first; at < last;) {
+    const persistent_2::Run run = persistent_2::part_of(at, last, 4);
+    float sum = 0.f;
+    for (int i = run.begin; i < run.end; ++i) sum += run.tile * 4 + i + threadIdx.x;
+    if (run.begin > 0) {
+      parts[run.tile * 32 + threadIdx.x] = sum;
+      persistent_2::tell_owner(counters, run.tile);
+    } else {
+      if (run.end < 4) {
+        persistent_2::wait_for(counters, run.tile, 1);
+        sum += parts[run.tile * 32 + threadIdx.x];
+      }
+      sums[run.tile * 32 + threadIdx.x] = sum;
+    }
+    at += run.end - run.begin;
+  }
+}
+
+void run_schedules(tvm::ffi::TensorView counts, tvm::ffi::TensorView sums) {
+  host_0::launch(drawn, 3, 32, 1, 0, nullptr, static_cast<float*>(counts.data_ptr()));
+  host_0::launch(drawn, 2, 32, 1, 0, nullptr, static_cast<float*>(counts.data_ptr()));
+  float* parts = static_cast<float*>(host_0::workspace(1024, counts.device().device_id, nullptr));
+  check(cudaMemsetAsync(parts, 0, 1024, nullptr), "counters");
+  host_0::launch(streamed, 2, 32, 1, 0, nullptr, static_cast<float*>(sums.data_ptr()), parts,
+                 reinterpret_cast<unsigned*>(parts + 96));
+  check(cudaFreeAsync(parts, nullptr), "workspace");
+}
+
 void run_products(tvm::ffi::TensorView a, tvm::ffi::TensorView b, tvm::ffi::TensorView c, tvm::ffi::TensorView wide) {
   constexpr int kShared = 4 * 49152 + 2048 + 32768;
   const int m = a.size(0), k = a.size(1);
@@ -192,5 +232,6 @@ void run_attention(tvm::ffi::TensorView q, tvm::ffi::TensorView k, tvm::ffi::Ten
   check(cudaFreeAsync(room, nullptr), "workspace");
 }
 
+TVM_FFI_DLL_EXPORT_TYPED_FUNC(run_schedules, run_schedules);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(run_products, run_products);
 TVM_FFI_DLL_EXPORT_TYPED_FUNC(run_attention, run_attention);
