@@ -58,7 +58,7 @@ def render(folder: Path) -> str:
     parts = [HEAD]
     for target, title in TITLES.items():
         data = json.loads((folder / f"{target}.json").read_text())
-        parts += [f"## {title}\n", _summary(target, data), _misses(data)]
+        parts += [f"## {title}\n", _summary(target, data), _misses(data), _equivalent(data)]
         parts += [SENTRYWARD] if target == "sm_100a" else []
         parts.append(_table(target, data))
     return "\n".join(parts)
@@ -67,9 +67,10 @@ def render(folder: Path) -> str:
 def _summary(target: str, data: Mapping[str, Any]) -> str:
     rows = list(data["mutants"].values())
     real, equivalent = [each for each in rows if each["real"]], [each for each in rows if not each["real"]]
-    kernels = "; ".join(f"`{name}` is {KERNELS[name].source}" for name in data["kernels"])
-    lines = [f"{len(rows)} mutants of {len({each['operator'] for each in rows})} operators: {len(real)} bugs,"]
-    lines += [f"{len(equivalent)} equivalent ones. {kernels}.\n"]
+    kernels = ";\n".join(f"`{name}` is `{KERNELS[name].source}`" for name in data["kernels"])
+    operators = len({each["operator"] for each in rows})
+    lines = [f"{len(rows)} mutants of {operators} operators: {len(real)} bugs and {len(equivalent)} equivalent ones."]
+    lines += [f"{kernels}.\n"]
     lines += [
         "| instrument | bugs flagged (95 % interval) | by an error | equivalent with an error | unmutated kernels |"
     ]
@@ -101,6 +102,18 @@ def _misses(data: Mapping[str, Any]) -> str:
         return "The emulator misses none.\n"
     lines = [f"- `{each['kernel']}`, {each['operator']}: {_text(each['what'])}. {each['why']}" for each in missed]
     return "What the emulator misses:\n\n" + "\n".join(lines) + "\n"
+
+
+def _equivalent(data: Mapping[str, Any]) -> str:
+    reasons: dict[str, list[str]] = {}
+    for each in data["mutants"].values():
+        if not each["real"]:
+            reasons.setdefault(f"{each['rule']}. {each['why']}", []).append(each["operator"])
+    lines = ["Why the equivalent ones are none:\n"]
+    for reason, operators in reasons.items():
+        counted = ", ".join(f"{operators.count(each)} of {each}" for each in dict.fromkeys(operators))
+        lines.append(f"- {counted}: {reason}")
+    return "\n".join(lines) + "\n"
 
 
 def _table(target: str, data: Mapping[str, Any]) -> str:
