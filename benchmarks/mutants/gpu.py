@@ -69,10 +69,14 @@ class Gpu:
     """The instrument: one GPU, and compute-sanitizer if asked for.
 
     Raises:
-        SystemExit: The sanitizer is asked for and not there.
+        SystemExit: There is no driver, or the sanitizer is asked for and not there.
     """
 
     def __init__(self, device: str, target: Target, *, sanitizer: bool) -> None:
+        try:
+            ctypes.CDLL("libcuda.so.1")
+        except OSError as error:
+            raise SystemExit(f"error: no CUDA driver ({error}); leave --device out for the emulator") from error
         self._settings = Settings.load()
         self._index = device.removeprefix("cuda:")
         self._target = target
