@@ -144,3 +144,17 @@ def test_a_copy_tells_its_own_cta_or_the_even_one_of_the_pair(form: isa.Form) ->
     ran = run(body, grid=2, cluster=2, given=lambda address: mapped(address, rank, im2col))
     assert not ran.result.error
     assert ran.words.tolist() == 2 * [7 * word for word in range(128)]
+
+
+def test_what_a_byte_mask_leaves_out_is_no_race() -> None:
+    """Two CTAs write every second byte each; which ones that are is not watched, and said."""
+    body = "mov.u32 %r10, tile; mov.u32 %r11, 0x01010101; mul.lo.u32 %r11, %r11, %r351; mov.u64 %d10, %d50;\n"
+    body += "st.shared.v4.u32 [tile], {%r11, %r11, %r11, %r11}; fence.proxy.async.shared::cta;\n"
+    body += "mov.u32 %r12, 0x5555; shl.b32 %r12, %r12, %r351; cvt.u16.u32 %h1, %r12;\n"
+    body += "cp.async.bulk.global.shared::cta.bulk_group.cp_mask [%d10], [tile], 16, %h1;\n"
+    body += "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;\n"
+    ran = run(body, threads=1, grid=2, per_thread=4, races=True)
+    assert not ran.error
+    assert ran.words[:4].tolist() == [0x01000100] * 4
+    assert ran.rules == {"race-undecided"}
+    assert ".cp_mask" in ran.messages

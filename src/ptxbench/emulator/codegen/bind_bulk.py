@@ -273,7 +273,9 @@ def _linear_store(ins: Instruction) -> Op:
                 return lambda: bulk_copy(target, combine(operation, type_, target, data))
             return lambda: bulk_copy(target, data, *chosen)
 
-        kind, there = "bulk reduction" if operation else "bulk store", (address, count)
+        kind, there = "bulk reduction" if operation else "bulk store", None if chosen else (address, count)
+        if chosen and unit.cta.cluster.races is not None:
+            unit.cta.cluster.races.unknown("which bytes a bulk store with .cp_mask writes is not watched", line)
         work = Work(unit, line, reads=(span,), fetch=fetch, kind=kind, size=count, lane=lane, outside=there)
         Copies.of(unit).add_bulk(lane, work)
         work.issue()
