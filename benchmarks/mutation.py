@@ -14,6 +14,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,7 +80,7 @@ def answer(seen: Seen) -> Answer:
     return Answer(level, tuple(each[:160] for each in told[:4]), seen.seconds)
 
 
-def run(target: Target, path: Path, ask: Ask, words: list[str]) -> Results:
+def run(target: Target, path: Path, ask: Ask, words: list[str], jobs: int) -> Results:
     """Ask about all mutants (or those with one of `words` in their name), and about the kernels as they are."""
     results = Results(path)
     sites = sites_of(target)
@@ -89,9 +90,10 @@ def run(target: Target, path: Path, ask: Ask, words: list[str]) -> Results:
             for column, said in ask(kernel.ptx(), kernel.problem()).items():
                 results.add(kernel.name, column, said)
                 print(f"{kernel.name:60} unmutated  {column}: {said.flagged} {'; '.join(said.told)}", flush=True)
-    for site in sites:
-        if any(word in site.name for word in words):
-            for column, said in ask(*mutated(site)).items():
+    asked = [site for site in sites if any(word in site.name for word in words)]
+    with ThreadPoolExecutor(jobs) as pool:
+        for site, answers in zip(asked, pool.map(lambda each: ask(*mutated(each)), asked), strict=True):
+            for column, said in answers.items():
                 results.add(site.name, column, said)
                 row = results.data["mutants"][site.name]
                 print(line(site.name, "bug" if row["real"] else "equivalent", column, said), flush=True)
@@ -125,6 +127,7 @@ def main() -> None:
     parser.add_argument("--device", default="emulator", help="emulator, or cuda:N")
     parser.add_argument("--target", choices=("sm_90a", "sm_100a"), action="append", help="default: both")
     parser.add_argument("--sanitizer", action="store_true", help="on a GPU: run under compute-sanitizer too")
+    parser.add_argument("--jobs", type=int, default=8, help="on a GPU: processes at once")
     parser.add_argument("--only", nargs="*", default=[""], help="only mutants whose name has one of these words")
     parser.add_argument("-o", "--output", type=Path, default=DATA, help="folder of the results, one file per target")
     parser.add_argument("--docs", type=Path, help="write the page of tables there")
@@ -133,7 +136,8 @@ def main() -> None:
     targets = [Target(each) for each in options.target or (["sm_90a"] if on_gpu else ["sm_90a", "sm_100a"])]
     for target in targets:
         ask = Gpu(options.device, target, sanitizer=options.sanitizer).ask if on_gpu else on_emulator
-        results = run(target, options.output / f"{target.value}.json", ask, options.only)
+        jobs = options.jobs if on_gpu else 1  # seconds of processor time are those of one mutant
+        results = run(target, options.output / f"{target.value}.json", ask, options.only, jobs)
         summary(results)
     if options.docs:
         options.docs.write_text(page.render(options.output))
