@@ -68,7 +68,7 @@ def module_of(source: str, target: Target = Target.SM_90A) -> tuple[Module, Path
     return parse(built.ptx.read_text()), built.library
 
 
-def run_candidate(source: str, problem: Problem, policy: Policy, target: Target = Target.SM_90A, **axes: int) -> Run:
+def run_candidate(source: str, problem: Problem, policy: Policy, target: Target = Target.SM_90A, /, **axes: int) -> Run:
     """Call a candidate once on normal inputs."""
     sizes = workload(problem, **axes)
     inputs = draw_inputs(problem, sizes, seed=1)
