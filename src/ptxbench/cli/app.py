@@ -169,6 +169,19 @@ def compare_two_runs(
 
 
 @app.command()
+def report(
+    runs: Annotated[
+        list[Path] | None, typer.Argument(help="Runs' folders, or .eval logs; none: published alone.")
+    ] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="Where the site goes.")] = Path("site"),
+) -> None:
+    """Write a static site: leaderboard, problems, runs, and every turn of every trajectory."""
+    from ptxbench.cli.reporting import report_runs
+
+    report_runs(runs or (), output)
+
+
+@app.command()
 def verify(
     run: Annotated[Path, typer.Argument(help="A run's folder.")],
     again: Annotated[int, typer.Option(help="So many of its kernels are judged again, here.")] = 0,
