@@ -16,7 +16,7 @@ setup: ## make the virtual environment (VENV=.venv), if it is not there
 core:
 	@PYTHON="$(PYTHON)" sh tools/setup.sh "$(VENV)" core
 
-demo: core ## judge two right Hopper kernels and three broken ones on the emulator, without a GPU
+demo: core ## judge kernels for Hopper and Blackwell, right and broken, and a recorded conversation, without a GPU
 	@$(BIN)/ptxbench demo
 
 test: setup ## run the tests that need no GPU

@@ -24,7 +24,25 @@ def test_the_reference_kernels_are_in_the_wheel(contents: set[str]) -> None:
     assert "ptxbench/reference/gemm_n7168_k5120/sm_90a.cu" in contents
 
 
-@pytest.mark.parametrize("pattern", ["*.py", "*.c", "*.h", "*.cu", "*.cuh", "*.html", "*.css", "*.js", "*.csv", "*.gz", "*.md", "*.toml", "*.json", "*.jsonl"])
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "*.py",
+        "*.c",
+        "*.h",
+        "*.cu",
+        "*.cuh",
+        "*.html",
+        "*.css",
+        "*.js",
+        "*.csv",
+        "*.gz",
+        "*.md",
+        "*.toml",
+        "*.json",
+        "*.jsonl",
+    ],
+)
 def test_every_file_of_the_package_is_in_the_wheel(contents: set[str], pattern: str) -> None:
     files = {path.relative_to(PACKAGE.parent).as_posix() for path in PACKAGE.rglob(pattern)}
     assert files
