@@ -34,6 +34,7 @@ class Compiled:
 
     Attributes:
         collective: Blocks with instructions for whole warps (32) or warpgroups (128).
+        gathering: Those of them that wait for all lanes, as no mask names fewer.
         constants: What units must provide; grows as blocks are compiled.
     """
 
@@ -48,6 +49,7 @@ class Compiled:
             self.program.local_bytes = (self.program.local_bytes + 15) // 16 * 16 + STACK_BYTES
         self.constants = Constants()
         self.collective: dict[int, int] = {}
+        self.gathering: set[int] = set()
         self.uses_wgmma = False
         self.uses_tensor_memory = False
         self.uses_masks = False
@@ -92,10 +94,12 @@ class Compiled:
             self.uses_wgmma = self.by_warpgroups = True
             if ins.modifiers[0] in _GROUP_WIDE:
                 self.collective[block.index] = _WARPGROUP
+                self.gathering.add(block.index)
         elif ins.opcode == "tcgen05":
             self.uses_tensor_memory = self.waits = True
             if "sync" in ins.modifiers:
                 self.collective.setdefault(block.index, _WARP)
+                self.gathering.add(block.index)
         elif ins.opcode in _WARP_WIDE or (ins.opcode == "bar" and "warp" in ins.modifiers):
             self.collective.setdefault(block.index, _WARP)
         elif ins.opcode == "mbarrier" and ins.modifiers[0] in ("try_wait", "test_wait"):

@@ -80,7 +80,7 @@ class Kernel:
         self.compiled = compiled
         self.program = compiled.program
         self.types = compiled.program.types
-        self.collective = compiled.collective
+        self.collective, self.gathering = compiled.collective, compiled.gathering
         self.shape = shape
         self.grid, self.block, self.cluster = shape.grid, shape.block, shape.cluster
         self.dynamic_shared, self.shared_bytes = shape.dynamic_shared, shape.shared_bytes

@@ -98,29 +98,37 @@ def _whole(unit: Unit, mask: Mask | None, lanes: int) -> bool:
 
 
 def _gather(unit: Unit, kernel: Kernel, pc: int) -> bool:
-    """Make a part of a warpgroup wait for the rest; whether it does."""
-    lanes = kernel.collective.get(pc, 0)
-    if lanes <= WARP or _whole(unit, unit.groups[pc], lanes):
+    """Make a part of a warp or warpgroup wait for the rest; whether it does.
+
+    A part of a warp waits while other lanes wait for something else; if that never comes, the instruction refuses it.
+    """
+    if pc not in kernel.gathering or _whole(unit, unit.groups[pc], kernel.collective[pc]):
+        return False
+    alone = len(unit.groups) == 1 and all(isinstance(each, Gathering) for each in unit.waits)
+    if kernel.collective[pc] <= WARP and (alone or unit.hurried):
+        unit.hurried = False
         return False
     mask = unit.groups.pop(pc)
     assert mask is not None
     if not unit.groups and not unit.waits:
         raise Trap("cudaErrorIllegalInstruction", kernel.first_line(pc), "not all warps of the warpgroup take part")
-    unit.waits.append(Gathering(mask, kernel.first_line(pc), pc))
+    unit.waits.append(Gathering(mask, kernel.first_line(pc), pc, kernel.collective[pc]))
     return True
 
 
 @dataclass(eq=False)
 class Gathering:
-    """Lanes of a warpgroup that wait for its other lanes."""
+    """Lanes of a warp or a warpgroup that wait for its other lanes."""
 
     mask: Mask
     line: int
     block: int
+    lanes: int
 
     def poke(self, unit: Unit, patience: int) -> bool:
-        """Try again when other lanes have moved."""
-        if not unit.groups:
+        """Try again when other lanes have moved; a part of a warp also when nothing moves any more."""
+        unit.hurried = not unit.groups and patience >= 2 and self.lanes <= WARP
+        if not unit.groups and not unit.hurried:
             return False
         unit.waits.remove(self)
         unit.add(self.block, self.mask)
@@ -129,4 +137,5 @@ class Gathering:
     def describe(self, unit: Unit) -> str:
         """What must happen."""
         missing = unit.warp_numbers(unit.live & ~self.mask)
-        return f"an instruction for the whole warpgroup waits for warps {missing}"
+        whole = "warpgroup" if self.lanes > WARP else "warp"
+        return f"an instruction for the whole {whole} waits for lanes of warps {missing}"

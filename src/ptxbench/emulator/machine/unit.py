@@ -60,6 +60,8 @@ class Unit:
     groups: dict[int, Mask | None] = field(default_factory=dict)
     waits: list[Waiter] = field(default_factory=list)
     polled: bool = False
+    hurried: bool = False
+    """Whether a part of a warp goes on without its other lanes, since nothing else can."""
     """Whether the last block asked for something that only others can change."""
     queued: bool = False
     """Whether the scheduler has it among the runnable ones."""
