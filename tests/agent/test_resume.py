@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,14 @@ from ptxbench.records.read import read_run
 from ptxbench.schema.turn import Answer, RunPlan, StopReason, Trajectory
 
 PLAN = plan_of(turns=8, target_speedup=0)
+
+
+@pytest.fixture(autouse=True)
+def _a_terminal_can_interrupt() -> Iterator[None]:
+    """A shell starts what runs in its background with SIGINT ignored; here it arrives, wherever the tests run."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 class PaidModel:
