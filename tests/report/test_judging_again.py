@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.report.making import StoredVerdicts, make_recorded_run, source_of, stored_verdict
+from tests.report.making import GEMM, StoredVerdicts, make_recorded_run, source_of, stored_verdict
 
 from ptxbench.records.read import read_run
 from ptxbench.report.judging_again import choose, judge_again
+from ptxbench.suite import load_problem
 
 NAMES = ("wrong-skipped_k", "simple-gemm_mma", "reference-gemm_n7168_k5120")
 
@@ -19,7 +20,7 @@ def test_a_kernel_that_fails_now_is_a_difference_and_the_others_are_none(tmp_pat
     verdicts[source_of("simple-gemm_mma").strip()] = stored_verdict("wrong-skipped_k")
     chosen = choose(trajectories, 10, "cuda:0", seed=1)
     assert len(chosen) == 3
-    (found,) = asyncio.run(judge_again(trajectories, chosen, StoredVerdicts(verdicts)))
+    (found,) = asyncio.run(judge_again(trajectories, chosen, {GEMM: load_problem(GEMM)}, StoredVerdicts(verdicts)))
     assert "turn 1" in found.where
     assert (found.what, found.stored, found.follows) == ("status", "passed", "failed at check")
 

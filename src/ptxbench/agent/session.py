@@ -13,15 +13,15 @@ from ptxbench.agent.ask import Generate, Records
 from ptxbench.agent.limits import Purse
 from ptxbench.agent.loop import Means, run_trajectory
 from ptxbench.agent.prompt import Asked, pack_for, prompt
-from ptxbench.errors import ProblemError, RecordError
+from ptxbench.errors import RecordError
 from ptxbench.records.layout import JOURNAL, TRAJECTORIES, RunFolder
 from ptxbench.records.write import RunStore
 from ptxbench.schema.evaluator import Evaluator
 from ptxbench.schema.journal import Fault, JournalEntry
-from ptxbench.schema.problem import Problem, Workload
+from ptxbench.schema.problem import Problem
 from ptxbench.schema.turn import UNFINISHED, Run, RunPlan, SampleKey, Trajectory
 from ptxbench.schema.values import ToolVersion
-from ptxbench.suite import problem_hash
+from ptxbench.suite import pick_workload, problem_hash
 
 Watch = Callable[[Trajectory], None]
 """Told of a trajectory each time that it has another turn, or ends."""
@@ -128,12 +128,12 @@ class Session:
         if _over(begun):
             return begun
         problem = self.problems[key.problem]
-        return await run_trajectory(self.run.plan, problem, _workload(problem, key), begun, means)
+        return await run_trajectory(self.run.plan, problem, pick_workload(problem, key.workload), begun, means)
 
     def _new(self, key: SampleKey) -> Trajectory:
         problem = self.problems[key.problem]
         pack = pack_for(key, problem)
-        asked = Asked(key, problem, _workload(problem, key), pack)
+        asked = Asked(key, problem, pick_workload(problem, key.workload), pack)
         plan = self.run.plan
         return Trajectory(
             key=key,
@@ -177,14 +177,6 @@ async def carry_all_on(session: Session, generate: Generate, evaluator: Evaluato
 
 def _over(trajectory: Trajectory) -> bool:
     return trajectory.stop is not None and trajectory.stop not in UNFINISHED
-
-
-def _workload(problem: Problem, key: SampleKey) -> Workload:
-    workload = problem.workload(key.workload)
-    if workload is None:
-        known = ", ".join(each.uuid for each in problem.workloads)
-        raise ProblemError(f"{problem.name} has no workload {key.workload!r}.", f"It has: {known}.")
-    return workload
 
 
 def _check_folder(folder: Path) -> None:

@@ -15,7 +15,6 @@ from ptxbench.metrics.compare import Better, Comparison, Value, compare
 from ptxbench.metrics.shares import correct_at_k, target_correct_at_k
 from ptxbench.metrics.speed import best_at_k
 from ptxbench.records.read import StoredRun, read_run
-from ptxbench.records.rows import rows_of
 
 Problems = Mapping[str, Sequence[TurnRows]]
 
@@ -56,9 +55,8 @@ def _values(k: int) -> dict[str, Value]:
 
 
 def _problems(run: StoredRun) -> Problems:
-    rows = [row for trajectory in run.trajectories() for row in rows_of(run.run, trajectory)]
     found: dict[str, list[TurnRows]] = defaultdict(list)
-    for cell, trajectories in cells(rows).items():
+    for cell, trajectories in cells(run.rows()).items():
         found[_name(cell)] += trajectories
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from rich.console import Console
@@ -12,7 +12,14 @@ from rich.table import Table
 from ptxbench.metrics.cells import Cell, TurnRows, cells
 from ptxbench.metrics.costs import costs
 from ptxbench.metrics.intervals import wilson
-from ptxbench.metrics.shares import Share, correct_at_k, failure_mix, target_correct_at_k, target_turn_share_at_k
+from ptxbench.metrics.shares import (
+    Share,
+    correct_at_k,
+    failure_mix,
+    reported_ks,
+    target_correct_at_k,
+    target_turn_share_at_k,
+)
 from ptxbench.metrics.speed import peak_at_k, typical_at_k
 from ptxbench.records.read import StoredRun, read_run
 from ptxbench.records.rows import TurnRow, rows_of
@@ -61,15 +68,10 @@ def _table(by_cell: dict[Cell, tuple[TurnRows, ...]], run: Run) -> Table:
     for heading in headings:
         table.add_column(heading, header_style="dim", justify="right", no_wrap=True)
     for cell, trajectories in by_cell.items():
-        for first, k in enumerate(_ks(run.plan.turns)):
+        for first, k in enumerate(reported_ks(run.plan.turns)):
             names = (cell.problem, cell.pack) if first == 0 else ("", "")
             table.add_row(*names, str(k), *_numbers(trajectories, k))
     return table
-
-
-def _ks(turns: int) -> Sequence[int]:
-    """The published 1, 4 and 8, as far as the run goes, and its last turn."""
-    return sorted({k for k in (1, 4, 8) if k <= turns} | {turns})
 
 
 def _numbers(trajectories: tuple[TurnRows, ...], k: int) -> Iterator[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from ptxbench.agent.plans import problems_of
 from ptxbench.errors import RecordError
 from ptxbench.evaluate.local import LocalEvaluator
 from ptxbench.evaluate.pipeline import EvaluationRequest
@@ -49,6 +50,7 @@ def _judged_again(stored: StoredRun, count: int, device: str, seed: int, console
     if not count:
         return ()
     trajectories = _readable(stored)
+    problems = problems_of(stored.run.plan)
     targets = {each.key.target for each in trajectories}
     differences: tuple[Difference, ...] = ()
     for target in sorted(targets):
@@ -57,7 +59,7 @@ def _judged_again(stored: StoredRun, count: int, device: str, seed: int, console
             here = [each for each in trajectories if each.key.target is target]
             chosen = choose(here, count, evaluator.device, seed)
             console.print(f"judging {len(chosen)} kernels for {target.value} again on {evaluator.device}")
-            differences += asyncio.run(judge_again(here, chosen, evaluator))
+            differences += asyncio.run(judge_again(here, chosen, problems, evaluator))
         finally:
             evaluator.close()
     return differences

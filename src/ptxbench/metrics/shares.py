@@ -10,6 +10,13 @@ from math import comb
 from ptxbench.metrics.cells import TurnRows
 from ptxbench.records.rows import Rule, TurnRow
 
+PUBLISHED_KS = (1, 4, 8)
+
+
+def reported_ks(turns: int) -> list[int]:
+    """The k that numbers are given for: the published 1, 4 and 8 as far as trajectories go, and their last turn."""
+    return sorted({k for k in PUBLISHED_KS if k <= turns} | {turns})
+
 
 @dataclass(frozen=True)
 class Share:

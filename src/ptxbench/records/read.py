@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from ptxbench.errors import RecordError
 from ptxbench.records.layout import METADATA_KEY, RUN, STORE_KEY, RunFolder
+from ptxbench.records.rows import TurnRow, rows_of
 from ptxbench.schema.journal import Fault, JournalEntry
 from ptxbench.schema.turn import Run, Trajectory
 from ptxbench.schema.values import SCHEMA_VERSION
@@ -38,6 +39,15 @@ class StoredRun:
             RecordError: One is damaged; the message names the file.
         """
         yield from _from_log(self.source) if self.source.suffix == ".eval" else self._from_folder()
+
+    def rows(self) -> Iterator[TurnRow]:
+        """One flat row for each turn, in the order of `trajectories`.
+
+        Raises:
+            RecordError: A conversation is damaged.
+        """
+        for trajectory in self.trajectories():
+            yield from rows_of(self.run, trajectory)
 
     def faults(self) -> tuple[Fault, ...]:
         """Faults of the infrastructure; a log holds none.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ptxbench.agent.ask import whole_answer
@@ -37,12 +38,23 @@ class Audited:
 def audit(stored: StoredRun) -> Audited:
     """Recompute everything in a run's folder that follows from something else in it."""
     folder = RunFolder(stored.source)
-    looks = [_Look(stored.run, folder, key) for key in stored.run.plan.keys]
+    problems = _problems(stored.run.plan)
+    looks = [_Look(stored.run, folder, key, problems) for key in stored.run.plan.keys]
     differences = [*_run(stored.run), *(each for look in looks for each in look.differences())]
     known = [look.trajectory for look in looks if look.trajectory is not None]
     turns = [turn for trajectory in known for turn in trajectory.turns]
     verdicts = sum(turn.verdict is not None for turn in turns)
     return Audited(len(known), len(turns), verdicts, tuple(differences))
+
+
+def _problems(plan: RunPlan) -> Mapping[str, Problem]:
+    """The plan's problems that are still there, by name."""
+    found: dict[str, Problem] = {}
+    for task in plan.tasks:
+        with suppress(ProblemError):
+            problem = load_problem(task)
+            found[problem.name] = problem
+    return found
 
 
 def _run(run: Run) -> Iterator[Difference]:
@@ -55,7 +67,8 @@ def _run(run: Run) -> Iterator[Difference]:
 class _Look:
     """One trajectory under audit."""
 
-    def __init__(self, run: Run, folder: RunFolder, key: SampleKey) -> None:
+    def __init__(self, run: Run, folder: RunFolder, key: SampleKey, problems: Mapping[str, Problem]) -> None:
+        self.problems = problems
         self.plan: RunPlan = run.plan
         self.key = key
         self.name = key.name
@@ -81,10 +94,9 @@ class _Look:
         trajectory = self.trajectory
         if trajectory is None:
             return
-        try:
-            problem = load_problem(self._task())
-            workload = next(each for each in problem.workloads if each.uuid == self.key.workload)
-        except (ProblemError, StopIteration):
+        problem = self.problems.get(self.key.problem)
+        workload = problem.workload(self.key.workload) if problem is not None else None
+        if problem is None or workload is None:
             yield self._differs("problem", self.key.problem, "a problem that is there")
             return
         yield from self._head(trajectory, problem)
@@ -95,9 +107,6 @@ class _Look:
                 yield from self._belongs(turn, trajectory, index)
                 yield from verdict_differences(turn.verdict, problem, workload, where)
         yield from self._end(trajectory)
-
-    def _task(self) -> str:
-        return next((task for task in self.plan.tasks if task.rstrip("/").endswith(self.key.problem)), self.key.problem)
 
     def _differs(self, what: str, stored: object, follows: object, turn: int | None = None) -> Difference:
         where = self.name if turn is None else f"{self.name} turn {turn}"

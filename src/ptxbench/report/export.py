@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ptxbench.errors import CommandError
 from ptxbench.metrics.cells import cells
+from ptxbench.metrics.shares import reported_ks
 from ptxbench.records.read import StoredRun
-from ptxbench.records.rows import TurnRow, rows_of
 from ptxbench.report.conversations import Document, atif, mini_swe_agent
 from ptxbench.report.tables import AGGREGATES, TURNS, WRITERS, aggregate_values, turn_values
 from ptxbench.report.traces import write_traces
@@ -38,7 +38,7 @@ def export(runs: Sequence[StoredRun], form: str, folder: Path) -> tuple[Path, ..
         raise CommandError(f"{form!r} is no format.", f"Use one of {', '.join(FORMATS)}.")
     folder.mkdir(parents=True, exist_ok=True)
     if form == "traces":
-        write_traces((each for run in runs for each in run.trajectories()), folder)
+        write_traces(runs, folder)
         return (folder,)
     if form in WRITERS:
         return _tables(runs, form, folder)
@@ -50,9 +50,8 @@ def export(runs: Sequence[StoredRun], form: str, folder: Path) -> tuple[Path, ..
 
 
 def _tables(runs: Sequence[StoredRun], form: str, folder: Path) -> tuple[Path, ...]:
-    rows: list[TurnRow] = [row for run in runs for each in run.trajectories() for row in rows_of(run.run, each)]
-    last = max((run.run.plan.turns for run in runs), default=0)
-    ks = sorted({k for k in (1, 4, 8) if k <= last} | {last})
+    rows = [row for run in runs for row in run.rows()]
+    ks = reported_ks(max((run.run.plan.turns for run in runs), default=0))
     turns, aggregates = folder / f"turns.{form}", folder / f"aggregates.{form}"
     WRITERS[form](TURNS, map(turn_values, rows), turns)
     WRITERS[form](AGGREGATES, aggregate_values(cells(rows), ks), aggregates)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ptxbench.report.verdict_audit import Difference
 from ptxbench.schema.evaluator import Evaluator
+from ptxbench.schema.problem import Problem
 from ptxbench.schema.turn import SampleKey, Trajectory
 from ptxbench.schema.verdict import State, Verdict
-from ptxbench.suite import load_problem
+from ptxbench.suite import pick_workload
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,10 @@ def choose(trajectories: Sequence[Trajectory], count: int, device: str, seed: in
 
 
 async def judge_again(
-    trajectories: Sequence[Trajectory], chosen: Sequence[Judged], evaluator: Evaluator
+    trajectories: Sequence[Trajectory],
+    chosen: Sequence[Judged],
+    problems: Mapping[str, Problem],
+    evaluator: Evaluator,
 ) -> tuple[Difference, ...]:
     """Evaluate the chosen kernels and compare state, stage, and whether the target's instructions executed.
 
@@ -45,8 +49,8 @@ async def judge_again(
     turns = {(each.key, turn.index): turn for each in trajectories for turn in each.turns}
     differences: list[Difference] = []
     for each in chosen:
-        problem = load_problem(each.key.problem)
-        workload = next(item for item in problem.workloads if item.uuid == each.key.workload)
+        problem = problems[each.key.problem]
+        workload = pick_workload(problem, each.key.workload)
         candidate = turns[each.key, each.turn].candidate
         assert candidate is not None, "a turn with a verdict has a candidate"
         again = await evaluator.evaluate(problem, workload, candidate)

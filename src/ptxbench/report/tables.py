@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from ptxbench.metrics.shares import (
 )
 from ptxbench.metrics.speed import peak_at_k, typical_at_k
 from ptxbench.records.rows import Rule, TurnRow
+from ptxbench.schema.trace_files import write_text
 
 Value = str | int | float | bool | None
 Kind = Literal["text", "integer", "number", "boolean"]
@@ -131,12 +133,11 @@ def _with_interval(name: str, share: Share) -> dict[str, Value]:
 
 def write_csv(columns: Sequence[Column], rows: Iterable[Mapping[str, Value]], path: Path) -> None:
     """Write a table as CSV: UTF-8, a heading, empty cells for what is unknown. It appears whole or not at all."""
-    part = path.with_name(f".{path.name}.part")
-    with part.open("w", encoding="utf-8", newline="") as out:
-        writer = csv.DictWriter(out, [each.name for each in columns], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    part.replace(path)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [each.name for each in columns], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(text.getvalue(), path)
 
 
 def write_parquet(columns: Sequence[Column], rows: Iterable[Mapping[str, Value]], path: Path) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
+from ptxbench.agent.plans import problems_of
+from ptxbench.records.read import StoredRun
 from ptxbench.schema.problem import Problem
-from ptxbench.schema.problem import Workload as ProblemWorkload
 from ptxbench.schema.trace import Trace, Workload, definition_of, solution_of, trace_of, workload_of
 from ptxbench.schema.trace_files import traces_path, write_document, write_lines
 from ptxbench.schema.turn import Trajectory
-from ptxbench.suite import load_problem
+from ptxbench.suite import pick_workload
 
 AUTHOR = "ptxbench"
 
 
-def write_traces(trajectories: Iterable[Trajectory], folder: Path) -> int:
+def write_traces(runs: Sequence[StoredRun], folder: Path) -> int:
     """Write definitions, workloads, solutions and traces of all turns that have a verdict.
 
     The same kernel on the same workload is one solution with one trace, however often a model wrote it.
@@ -27,12 +28,14 @@ def write_traces(trajectories: Iterable[Trajectory], folder: Path) -> int:
         ProblemError: A problem is not there any more.
     """
     problems: dict[str, Problem] = {}
+    for run in runs:
+        problems |= problems_of(run.run.plan)
     workloads: dict[str, dict[str, Workload]] = {}
     traces: dict[str, dict[tuple[str, str], Trace]] = {}
-    for trajectory in trajectories:
+    for trajectory in (each for run in runs for each in run.trajectories()):
         name = trajectory.key.problem
-        problem = problems.setdefault(name, load_problem(name))
-        workload = workload_of(problem, _workload(problem, trajectory.key.workload))
+        problem = problems[name]
+        workload = workload_of(problem, pick_workload(problem, trajectory.key.workload))
         workloads.setdefault(name, {})[workload.uuid] = workload
         for turn in trajectory.turns:
             if turn.candidate is None or turn.verdict is None:
@@ -43,12 +46,11 @@ def write_traces(trajectories: Iterable[Trajectory], folder: Path) -> int:
             write_document(solution, folder / "solutions" / AUTHOR / op_type / name / f"{solution.name}.json")
             trace = trace_of(turn.verdict, workload, solution.name)
             traces.setdefault(name, {}).setdefault((solution.name, workload.uuid), trace)
-    for name, problem in problems.items():
+    for name, used in workloads.items():
+        problem = problems[name]
         op_type = _op_type(problem)
         write_document(definition_of(problem), folder / "definitions" / op_type / f"{name}.json")
-        lines = [
-            Trace.model_validate({"definition": name, "workload": each.document()}) for each in workloads[name].values()
-        ]
+        lines = [Trace.model_validate({"definition": name, "workload": each.document()}) for each in used.values()]
         write_lines(lines, folder / "workloads" / op_type / f"{name}.jsonl")
         write_lines(traces.get(name, {}).values(), traces_path(folder, AUTHOR, op_type, name))
     return sum(map(len, traces.values()))
@@ -58,10 +60,6 @@ def _op_type(problem: Problem) -> str:
     op_type = definition_of(problem).op_type
     assert op_type is not None, "a definition that we make has one"
     return op_type
-
-
-def _workload(problem: Problem, uuid: str) -> ProblemWorkload:
-    return next(each for each in problem.workloads if each.uuid == uuid)
 
 
 def _author(trajectory: Trajectory) -> str:

@@ -8,7 +8,7 @@ from typing import Literal, TypeVar
 from pydantic import Field, computed_field, model_validator
 
 from ptxbench.schema.candidate import Candidate
-from ptxbench.schema.values import SCHEMA_VERSION, Frozen, Target, ToolVersion, content_hash
+from ptxbench.schema.values import SCHEMA_VERSION, Derived, Frozen, Target, ToolVersion, content_hash
 from ptxbench.schema.verdict import State, Verdict
 
 
@@ -105,7 +105,7 @@ class TurnState(StrEnum):
     NO_KERNEL = "no_kernel"
 
 
-class Turn(Frozen):
+class Turn(Derived):
     """One answer of a model with its verdict."""
 
     index: int
@@ -124,13 +124,6 @@ class Turn(Frozen):
     """Wall-clock time of the evaluation, waiting for a device included."""
     created: float
     """Unix time in seconds at which the answer was complete."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _derive_again(cls, data: object) -> object:
-        if isinstance(data, dict):
-            return {key: value for key, value in data.items() if key not in cls.model_computed_fields}
-        return data
 
     @model_validator(mode="after")
     def _consistent(self) -> Turn:

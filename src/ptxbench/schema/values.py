@@ -36,6 +36,17 @@ class Target(StrEnum):
         return {Target.SM_90A: "Hopper", Target.SM_100A: "Blackwell"}[self]
 
 
+class Derived(Frozen):
+    """A value with computed fields: written with them, and a reader derives them anew, so no file can claim others."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _derive_again(cls, data: object) -> object:
+        if isinstance(data, dict):
+            return {key: value for key, value in data.items() if key not in cls.model_computed_fields}
+        return data
+
+
 def content_hash(fields: Iterable[str | bytes]) -> str:
     """SHA-256 (hex) over length-prefixed fields, so that no two different lists of fields hash alike.
 

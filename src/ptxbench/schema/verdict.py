@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import computed_field, model_validator
+from pydantic import computed_field
 
 from ptxbench.schema.stages import (
     BuildStage,
@@ -21,7 +21,7 @@ from ptxbench.schema.stages import (
     Stage,
     TimeStage,
 )
-from ptxbench.schema.values import SCHEMA_VERSION, Frozen, Layer, Target, ToolVersion, Unavailable
+from ptxbench.schema.values import SCHEMA_VERSION, Derived, Frozen, Layer, Target, ToolVersion, Unavailable
 
 
 class StageName(StrEnum):
@@ -115,7 +115,7 @@ class Environment(Frozen):
     ptxbench: str = ""
 
 
-class Verdict(Frozen):
+class Verdict(Derived):
     """One JSON document with everything that was found out about one candidate (E24)."""
 
     schema_version: str = SCHEMA_VERSION
@@ -133,14 +133,6 @@ class Verdict(Frozen):
     """Opcode families of the target, of which one must appear and execute."""
     created: float
     """Unix time in seconds."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _derive_again(cls, data: object) -> object:
-        """A written verdict holds what is derived; a reader derives it anew, so no file can claim another status."""
-        if isinstance(data, dict):
-            return {key: value for key, value in data.items() if key not in cls.model_computed_fields}
-        return data
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -39,12 +39,15 @@ def build_site(runs: Sequence[StoredRun], folder: Path) -> tuple[Path, ...]:
     pages: list[Path] = []
     for run in runs:
         views: list[TrajectoryView] = []
+        of_run: list[TurnRow] = []
         for trajectory in run.trajectories():
-            rows += rows_of(run.run, trajectory)
+            of_run += rows_of(run.run, trajectory)
             view = trajectory_view(trajectory)
             views.append(view)
             pages.append(_trajectory(environment, run, trajectory, view, folder))
-        pages.append(_run(environment, run, views, folder))
+        found = list(lines(cells(of_run), published=False))
+        pages.append(_run(environment, run, views, found, folder))
+        rows += of_run
     ours = lines(cells(rows), published=False)
     published = lines(cells(published_rows()), published=True)
     everything = [*ours, *published]
@@ -71,13 +74,14 @@ def _trajectory(
     return _write(environment, "trajectory.html", path, "../../", context)
 
 
-def _run(environment: Environment, run: StoredRun, views: Sequence[TrajectoryView], folder: Path) -> Path:
-    rows = [row for trajectory in run.trajectories() for row in rows_of(run.run, trajectory)]
+def _run(
+    environment: Environment, run: StoredRun, views: Sequence[TrajectoryView], found: Sequence[Line], folder: Path
+) -> Path:
     context: dict[str, object] = {
         "run": _link(run),
         "plan": run.run.plan,
         "views": views,
-        "lines": list(lines(cells(rows), published=False)),
+        "lines": found,
     }
     return _write(environment, "run.html", folder / "runs" / run.run.id[:12] / "index.html", "../../", context)
 

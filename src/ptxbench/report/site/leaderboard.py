@@ -7,11 +7,16 @@ from dataclasses import dataclass
 
 from ptxbench.metrics.cells import Cell, TurnRows
 from ptxbench.metrics.intervals import Interval, wilson
-from ptxbench.metrics.shares import Share, correct_at_k, failure_mix, target_correct_at_k, target_turn_share_at_k
+from ptxbench.metrics.shares import (
+    PUBLISHED_KS,
+    Share,
+    correct_at_k,
+    failure_mix,
+    target_correct_at_k,
+    target_turn_share_at_k,
+)
 from ptxbench.metrics.speed import peak_at_k, typical_at_k
 from ptxbench.records.rows import Rule
-
-KS = (1, 4, 8)
 
 
 @dataclass(frozen=True)
@@ -57,7 +62,7 @@ def lines(found: Mapping[Cell, Sequence[TurnRows]], *, published: bool) -> Itera
     for cell, trajectories in found.items():
         rows = [row for turns in trajectories for row in turns]
         speedups = sorted(row.speedup for row in rows if row.correct[rule] and row.speedup is not None)
-        at = tuple(_at(trajectories, k, rule) for k in KS)
+        at = tuple(_at(trajectories, k, rule) for k in PUBLISHED_KS)
         yield Line(cell, published, at, failure_mix(rows), tuple(speedups))
 
 
